@@ -1,0 +1,1 @@
+"""Client library and command line for the Sidecar daemon and its sessions."""

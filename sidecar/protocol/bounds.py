@@ -1,0 +1,138 @@
+"""Every bound of the project: name, value, reason. Seconds end in `_S`, sizes in `_BYTES`.
+
+A bare number next to a wait, a buffer or a count anywhere else is a defect.
+"""
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# --- control plane -------------------------------------------------------------------------
+CONTROL_LINE_BYTES = 8 * MIB
+"""Longest JSON-RPC line either way; a longer one is answered and the connection closed."""
+CONTROL_PENDING_REQUESTS = 64
+"""Requests of one connection that may be under way at once; further ones wait unread."""
+CONTROL_CONNECTIONS = 256
+"""Open control connections; one more is told `overloaded` and closed."""
+CONTROL_WRITE_S = 10.0
+"""A control client that does not take its bytes for this long is dropped, never waited for."""
+SUBSCRIPTIONS_PER_CONNECTION = 64
+"""Event subscriptions one connection may hold: each costs a mapped ring and a task."""
+OUTPUT_WAIT_MAX_S = 60.0
+"""Longest `session.output` long poll (design §4)."""
+OUTPUT_LIMIT_MAX = 10_000
+"""Most events one `session.output` answers with."""
+OUTPUT_REPLY_BYTES = 6 * MIB
+"""Event bytes one `session.output` answers with: a reply must fit the control line."""
+RING_POLL_S = 0.03
+"""How often the daemon looks at a ring somebody follows (supervision.md §c: 20-50 ms)."""
+RING_READ_BATCH = 256
+"""Records one step of a follower copies before the loop gets its turn."""
+EVENT_BACKLOG = 512
+"""Events a subscriber may be behind in our memory before its ring cursor simply waits."""
+
+# --- starting and ending sessions ----------------------------------------------------------
+MAX_SESSIONS = 256
+"""Live sessions of one daemon: far below the fd and pid limits of a desktop."""
+SESSION_START_S = 30.0
+"""From fork request to the first good /healthz: an exec'd worker imports for 2-4 s, slow disks triple it."""
+ZYGOTE_READY_S = 60.0
+"""Until a zygote or a spare has imported everything: cold disks take tens of seconds."""
+ZYGOTE_RESTART_S = 1.0
+"""Pause before a dead zygote is started again, so that a broken one cannot spin."""
+FORK_REPLY_S = 5.0
+"""A zygote answers a fork request in milliseconds; after this it counts as hung."""
+SHIM_REPLY_S = 5.0
+"""A shim is one select loop; it answers at once or is broken."""
+SHIM_LINE_BYTES = 16 * MIB
+"""Longest line on a shim link: the specification carries `env` and `system` of a control line."""
+ADOPT_S = 5.0
+"""Budget to reach one shim when the daemon starts; a shim that is slower is asked again later."""
+DESTROY_GRACE_DEFAULT_S = 5.0
+"""SIGTERM to SIGKILL of a worker (design §4)."""
+DESTROY_GRACE_MAX_S = 300.0
+KILL_TREE_S = 10.0
+"""Freeze-and-kill ends in about 20 ms; what lasts longer is in state D and is reported."""
+KILL_TREE_PAUSE_S = 0.001
+"""Between two rounds, for the kernel to deliver the signals."""
+FREEZE_ROUNDS = 50
+"""Scans until the set of stopped processes is stable; a fork loop settles in 2-3."""
+DAEMON_EXIT_S = 10.0
+"""A stopping daemon ends its tasks within this, then leaves anyway: sessions do not need it."""
+CONNECT_S = 5.0
+"""Connecting to a Unix socket of ours on this machine."""
+DAEMON_START_S = 15.0
+"""`sidecarctl` waits this long for a daemon it started to answer `sidecar.ping`."""
+LOG_TAIL_BYTES = 4 * KIB
+"""End of worker.log shown in `start_failed`."""
+LINK_BACKLOG_BYTES = 256 * KIB
+"""Unsent state pushes a link keeps; latest wins, so more is never needed."""
+
+# --- ring ----------------------------------------------------------------------------------
+RING_DEFAULT_BYTES = 4 * MIB
+RING_MIN_BYTES = 64 * KIB
+RING_MAX_BYTES = 256 * MIB
+RING_READ_RETRIES = 1000
+"""CRC misses of one record before the reader reports corruption instead of a race."""
+
+# --- data plane ----------------------------------------------------------------------------
+PROMPT_QUEUE = 8
+"""Prompts that may wait behind a run; the next is refused (design §5)."""
+HTTP_BODY_BYTES = 16 * MIB
+"""Largest request body of a session endpoint."""
+SSE_KEEPALIVE_S = 15.0
+"""Comment line on a silent event stream, so that proxies and clients see it is alive."""
+SSE_WRITE_S = 10.0
+"""A stream whose client takes nothing for this long is closed; it comes back with its cursor."""
+SSE_BUFFER_BYTES = 256 * KIB
+"""Bytes of one stream in our memory before writing waits."""
+RUNS_KEPT = 200
+"""Finished runs a worker answers `GET /runs/{id}` for; older ones are in the transcript."""
+CANCEL_S = 15.0
+"""A cancelled run is gone after the tools' own kill grace; past this the cancel is an error."""
+WORKER_STOP_S = 4.0
+"""A worker told to stop ends its run, flushes and leaves within the default grace."""
+
+# --- model ---------------------------------------------------------------------------------
+MODEL_CONNECT_S = 5.0
+MODEL_STALL_S = 180.0
+"""Silence on a model stream; pings count as life (anthropic.md §5)."""
+MODEL_WRITE_S = 30.0
+MAX_TOKENS_DEFAULT = 32_000
+MAX_TURNS_DEFAULT = 100
+PAUSE_TURNS_MAX = 8
+"""Resends in a row without a client tool call (design §9 rule 4)."""
+ERROR_TEXT_CHARS = 4_000
+"""Longest error text shown to the model or a client."""
+INVALID_JSON_CHARS = 200
+"""How much of unparsable tool input is quoted back to the model."""
+
+# --- tools ---------------------------------------------------------------------------------
+PARALLEL_TOOLS = 8
+"""Tool calls of one turn that run at once."""
+TOOL_RESULT_CHARS = 50_000
+BASH_RESULT_CHARS = 30_000
+"""What the model sees of a command: head 30 %, tail 70 % (tools-and-ux.md §1.3)."""
+BASH_HEAD_CHARS = 9_000
+BASH_TAIL_CHARS = BASH_RESULT_CHARS - BASH_HEAD_CHARS
+BASH_TIMEOUT_DEFAULT_S = 120
+BASH_TIMEOUT_MAX_S = 600
+BASH_ARGV_BYTES = 100_000
+"""Longer commands go through a script file: one argv string is limited to 128 KiB."""
+BASH_OUTPUT_BYTES = 64 * MIB
+"""Output file of one command; beyond it the command is ended with a clear error."""
+BASH_WATCH_S = 0.1
+"""How often a running command's output is looked at: live text and the size cap."""
+BASH_TERM_GRACE_S = 2.0
+"""SIGTERM to SIGKILL of a command's process group."""
+BASH_KILL_S = 5.0
+"""Until a killed group is gone; what lasts longer is in state D and is reported."""
+TOOL_OUTPUT_BYTES = 4 * KIB
+"""Text of one live `tool_output` event, at most one per BASH_WATCH_S."""
+SPILL_BYTES = 512 * MIB
+"""All spill files of a session together; the oldest are dropped first."""
+
+# --- client --------------------------------------------------------------------------------
+CALL_S = 330.0
+"""A control call as the client waits for it: above the longest destroy grace."""
+STREAM_IDLE_S = 60.0
+"""Silence on an event stream with keep-alives every 15 s: the worker is gone."""
