@@ -15,6 +15,10 @@ CONTROL_CONNECTIONS = 256
 """Open control connections; one more is told `overloaded` and closed."""
 CONTROL_WRITE_S = 10.0
 """A control client that does not take its bytes for this long is dropped, never waited for."""
+CONTROL_BACKLOG = 128
+"""Clients that may queue on the control socket before one is accepted."""
+NOTIFY_BACKLOG_BYTES = 256 * KIB
+"""Unread bytes past which a client misses `session.changed` hints; the next one repeats all."""
 SUBSCRIPTIONS_PER_CONNECTION = 64
 """Event subscriptions one connection may hold: each costs a mapped ring and a task."""
 OUTPUT_WAIT_MAX_S = 60.0
@@ -27,18 +31,18 @@ RING_POLL_S = 0.03
 """How often the daemon looks at a ring somebody follows (supervision.md §c: 20-50 ms)."""
 RING_READ_BATCH = 256
 """Records one step of a follower copies before the loop gets its turn."""
-EVENT_BACKLOG = 512
-"""Events a subscriber may be behind in our memory before its ring cursor simply waits."""
 
 # --- starting and ending sessions ----------------------------------------------------------
 MAX_SESSIONS = 256
 """Live sessions of one daemon: far below the fd and pid limits of a desktop."""
 SESSION_START_S = 30.0
-"""From fork request to the first good /healthz: an exec'd worker imports for 2-4 s, slow disks triple it."""
+"""Fork request to first good /healthz: an exec'd worker imports for 2-4 s."""
 ZYGOTE_READY_S = 60.0
 """Until a zygote or a spare has imported everything: cold disks take tens of seconds."""
 ZYGOTE_RESTART_S = 1.0
 """Pause before a dead zygote is started again, so that a broken one cannot spin."""
+HEALTH_S = 10.0
+"""One /healthz answer; the worker has just said that it is up."""
 FORK_REPLY_S = 5.0
 """A zygote answers a fork request in milliseconds; after this it counts as hung."""
 SHIM_REPLY_S = 5.0
@@ -67,12 +71,21 @@ LOG_TAIL_BYTES = 4 * KIB
 LINK_BACKLOG_BYTES = 256 * KIB
 """Unsent state pushes a link keeps; latest wins, so more is never needed."""
 
+SHIM_RETRY_S = 1.0
+"""Before a lost link to a living shim is made again."""
+ENDPOINT_BACKLOG = 128
+"""Clients that may queue on a session's endpoint while its worker starts."""
+SHIM_BACKLOG = 8
+"""Daemons that may queue on a shim's control socket: one, or two during a take-over."""
+PROCESS_POLL_S = 0.05
+"""How often a process is looked at where the OS has no pidfd (macOS)."""
+
 # --- ring ----------------------------------------------------------------------------------
 RING_DEFAULT_BYTES = 4 * MIB
 RING_MIN_BYTES = 64 * KIB
 RING_MAX_BYTES = 256 * MIB
-RING_READ_RETRIES = 1000
-"""CRC misses of one record before the reader reports corruption instead of a race."""
+RING_READ_RETRIES = 100
+"""CRC misses of one record before the reader reports corruption; a race lasts a microsecond."""
 
 # --- data plane ----------------------------------------------------------------------------
 PROMPT_QUEUE = 8
@@ -87,6 +100,8 @@ SSE_BUFFER_BYTES = 256 * KIB
 """Bytes of one stream in our memory before writing waits."""
 RUNS_KEPT = 200
 """Finished runs a worker answers `GET /runs/{id}` for; older ones are in the transcript."""
+SESSION_ALIASES = 16
+"""Names that ACP-R clients may make up for one session."""
 CANCEL_S = 15.0
 """A cancelled run is gone after the tools' own kill grace; past this the cancel is an error."""
 WORKER_STOP_S = 4.0
