@@ -1,0 +1,142 @@
+"""Reads a request body the way the model does: prompt, calls since, results, prefix digests.
+
+Used by scripts, rules and the usage simulation. Never changes what it reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from session_worker.demo_model.reply import Json
+
+SIGNATURE_PREFIX = "demo."
+"""Tells the signatures made here from those of a real model, which nobody else can judge."""
+
+Tools = Mapping[str, Json]
+"""Offered tools by name."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call of the model and what came of it."""
+
+    name: str
+    arguments: Json
+    result: str
+    is_error: bool
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """The last prompt, whether it is the first one, and the rounds of calls made for it.
+
+    The prompt is the last text of its message: before it may stand a prompt whose run was
+    cancelled.
+    """
+
+    prompt: str
+    is_first: bool
+    rounds: list[list[Call]]
+    tools: Tools
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A cacheable piece of a request; `digest` covers it and all before it."""
+
+    chars: int
+    digest: str
+    ttl: str | None
+
+
+def blocks(content: str | list[Json]) -> list[Json]:
+    """The API reads a string as one text block."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return content
+
+
+def result_text(block: Json) -> str:
+    """The text of a `tool_result` block."""
+    return "\n".join(part.get("text", "") for part in blocks(block.get("content", "")))
+
+
+def read(body: Json) -> Conversation:
+    """What a script needs to know of a request that broke no rule."""
+    messages: list[Json] = body["messages"]
+    prompts = [
+        (index, texts[-1])
+        for index, message in enumerate(messages)
+        if message["role"] == "user"
+        and (texts := [b["text"] for b in blocks(message["content"]) if b["type"] == "text"])
+    ]
+    at, prompt = prompts[-1] if prompts else (0, "")
+    forbidden = body.get("tool_choice", {}).get("type") == "none"
+    tools = {tool["name"]: tool for tool in body.get("tools", ()) if "name" in tool}
+    return Conversation(
+        prompt=prompt,
+        is_first=len(prompts) < 2,
+        rounds=_rounds(messages[at + 1 :]),
+        tools={} if forbidden else tools,
+    )
+
+
+def _rounds(messages: Sequence[Json]) -> list[list[Call]]:
+    contents = [blocks(message["content"]) for message in messages]
+    results = {
+        block["tool_use_id"]: block
+        for content in contents
+        for block in content
+        if block["type"] == "tool_result"
+    }
+    rounds = [
+        [_call(block, results[block["id"]]) for block in content if block["type"] == "tool_use"]
+        for content in contents
+    ]
+    return [calls for calls in rounds if calls]
+
+
+def _call(use: Json, result: Json) -> Call:
+    is_error = bool(result.get("is_error"))
+    return Call(use["name"], use["input"], result_text(result), is_error)
+
+
+def segments(body: Json) -> list[Segment]:
+    """The request in the order the API caches it; where the anchors stand changes no digest."""
+    running = hashlib.sha256()
+    found: list[Segment] = []
+    for place, block in _pieces(body):
+        raw = json.dumps([place, _without_anchors(block)], ensure_ascii=False, sort_keys=True)
+        running.update(raw.encode("utf-8", "surrogatepass"))
+        ttl = block.get("cache_control", {}).get("ttl", "5m") if "cache_control" in block else None
+        found.append(Segment(len(raw), running.hexdigest(), ttl))
+    return found
+
+
+def _pieces(body: Json) -> Iterator[tuple[str, Json]]:
+    for tool in body.get("tools", ()):
+        yield "tools", tool
+    for block in blocks(body.get("system", "")):
+        yield "system", block
+    for message in body["messages"]:
+        for block in blocks(message["content"]):
+            yield message["role"], block
+
+
+def _without_anchors(value: Any) -> Any:
+    if isinstance(value, dict):
+        items = cast("Json", value).items()
+        return {key: _without_anchors(item) for key, item in items if key != "cache_control"}
+    if isinstance(value, list):
+        return [_without_anchors(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def signature(prefix: str, thought: str) -> str:
+    """Binds a thinking block to its text and, by a digest, to all that came before it."""
+    text_digest = hashlib.sha256(thought.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{SIGNATURE_PREFIX}{prefix}.{text_digest}"
