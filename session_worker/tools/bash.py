@@ -1,0 +1,161 @@
+"""The `bash` tool: what the model may ask for, and what it is told about the outcome.
+
+Called by the dispatcher. Never keeps a shell: every call is a new bash, and of its state only
+the working directory carries over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import time
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from session_worker.tools.command import aftermath, is_directory, started, watch
+from session_worker.tools.process import ended_on_error
+from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
+from session_worker.tools.truncate import clean, excerpt, json_safe, size_text
+from sidecar.protocol.bounds import (
+    BASH_HEAD_CHARS,
+    BASH_TAIL_CHARS,
+    BASH_TIMEOUT_DEFAULT_S,
+    BASH_TIMEOUT_MAX_S,
+)
+
+PIDS_SHOWN = 10
+"""Processes left running that one result names."""
+TITLE_CHARS = 200
+"""Of command and description, shown to a person."""
+
+DESCRIPTION = f"""\
+Run a bash script. Every call is a fresh bash: the working directory carries over to the next \
+call; variables, functions and shell options do not. stdin is empty and there is no terminal, so \
+programs that ask questions fail: pass flags such as -y. After timeout_s seconds (at most \
+{BASH_TIMEOUT_MAX_S}) the script and its children are ended. What you start with & lives on until \
+the session ends. stdout and stderr come back as one text; of a long one you get start and end, \
+and the name of the file that has all of it."""
+
+
+class BashParams(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    command: str = Field(
+        description="Bash script; runs in a fresh bash, cwd carries over, stdin is empty"
+    )
+    timeout_s: int = Field(
+        default=BASH_TIMEOUT_DEFAULT_S,
+        ge=1,
+        le=BASH_TIMEOUT_MAX_S,
+        description=f"1-{BASH_TIMEOUT_MAX_S}, default {BASH_TIMEOUT_DEFAULT_S}",
+    )
+    workdir: str | None = Field(
+        default=None, description="run here without changing the carried cwd"
+    )
+    description: str | None = Field(default=None, description="5-10 words for the user")
+
+
+async def _run(params: BashParams, ctx: ToolContext) -> ToolResult:
+    if problem := _unrunnable(params.command):
+        return ToolResult(problem, is_error=True)
+    lost = "" if is_directory(ctx.shell.cwd) else _shown(ctx.shell.cwd, ctx.root)
+    if lost:
+        ctx.shell.cwd = ctx.root
+    workdir = ctx.shell.cwd / (params.workdir or "")
+    if not is_directory(workdir):
+        return ToolResult(json_safe(f"no such directory: {workdir}"), is_error=True)
+    with contextlib.ExitStack() as stack:
+        began = time.monotonic()
+        try:
+            command = stack.enter_context(started(params.command, workdir, ctx))
+        except OSError as error:
+            return ToolResult(json_safe(f"bash could not be started: {error}"), is_error=True)
+        async with ended_on_error(command.child):
+            broken = await watch(command, params.timeout_s, ctx.emit_output)
+        seconds = time.monotonic() - began
+        cwd, running = aftermath(command)
+        if cwd and not params.workdir:
+            ctx.shell.cwd = cwd
+        shown = excerpt(command.output_fd, BASH_HEAD_CHARS, BASH_TAIL_CHARS)
+        if kept := shown.cut or running != []:
+            command.keep()
+
+    code: int | None = command.child.returncode
+    killed_by = _signal_name(-code) if code is not None and code < 0 else None
+    file = json_safe(str(command.output)) if kept else None
+    footer = [
+        broken or (f"killed by {killed_by}" if killed_by else f"exit {code}"),
+        f"{seconds:.1f}s",
+        f"cwd {_shown(ctx.shell.cwd, ctx.root)}" + (f" ({lost} is gone)" if lost else ""),
+    ]
+    if shown.cut:
+        size = size_text(shown.size)
+        footer.append(f"{shown.lines} lines/{size}, middle omitted; full: {file}")
+    if running:
+        pids = ", ".join(running[:PIDS_SHOWN]) + (", …" if running[PIDS_SHOWN:] else "")
+        footer.append(f"still running until the session ends: pid {pids}; output: {file}")
+    text = shown.text.replace(command.prefix, "").rstrip("\n") or "(no output)"
+    return ToolResult(
+        f"{text}\n[{json_safe(' · '.join(footer))}]",
+        is_error=broken is not None or code != 0,
+        meta={
+            "exit_code": None if killed_by else code,
+            "signal": killed_by,
+            "seconds": round(seconds, 3),
+            "bytes": shown.size,
+            "lines": shown.lines,
+            "truncated": shown.cut,
+            "file": file,
+        },
+    )
+
+
+def _unrunnable(command: str) -> str | None:
+    """Why a command cannot be run, said to the model."""
+    if "\0" in command:
+        return "the command contains a NUL character, which no program can be given"
+    try:
+        command.encode()
+    except UnicodeEncodeError as error:
+        return f"the command is not valid Unicode at character {error.start}: {error.reason}"
+    if command.lstrip().startswith(("[", "{")):
+        with contextlib.suppress(ValueError, RecursionError):
+            kind = type(json.loads(command)).__name__
+            return f"command must be a bash script as plain text; this is a JSON {kind}"
+    return None
+
+
+def _shown(path: Path, root: Path) -> str:
+    """A directory relative to the session's where it is inside."""
+    with contextlib.suppress(ValueError):
+        return str(path.resolve().relative_to(root.resolve()))
+    return str(path)
+
+
+def _signal_name(number: int) -> str:
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"
+
+
+def _title(params: BashParams) -> str:
+    """The command comes first: a description is the model's word for it, and may be wrong."""
+    first, more, _ = params.command.strip().partition("\n")
+    title = first + ("…" if more else "")
+    if params.description:
+        title += f" — {params.description}"
+    title = " ".join(clean(title).split())
+    return title if len(title) <= TITLE_CHARS else title[:TITLE_CHARS] + "…"
+
+
+BASH = ToolSpec(
+    name="bash",
+    description=DESCRIPTION,
+    params=BashParams,
+    handler=_run,
+    kind="execute",
+    read_only=False,
+    render=_title,
+)

@@ -1,0 +1,164 @@
+"""One bash script as a process: what it is started with, how it is watched, what it leaves.
+
+Called by `bash` alone. Never reads output through a pipe: a background child would hold the
+pipe, and the call with it (tools-and-ux.md §0.2).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from session_worker.tools import process
+from session_worker.tools.spec import ToolContext
+from session_worker.tools.truncate import newest, size_text
+from sidecar.protocol.bounds import (
+    BASH_ARGV_BYTES,
+    BASH_OUTPUT_BYTES,
+    BASH_WATCH_S,
+    KIB,
+    TOOL_OUTPUT_BYTES,
+)
+
+CWD_FD_MIN = 240
+"""Lowest number of the descriptor that brings the directory back: above those that scripts
+like (`exec 200>lock`), below the 256 descriptors macOS allows."""
+CWD_BYTES = 64 * KIB
+"""Read from that descriptor: a whole pipe, far above the longest path."""
+FILE_STEM_CHARS = 64
+"""Of a call id in a file's name."""
+
+NON_INTERACTIVE = {
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+}
+
+
+@dataclass(frozen=True)
+class Command:
+    """A started script. `prefix` is our code on its first line, `keep` saves its output file.
+
+    It writes its directory to descriptor `cwd_fd` when it exits; we read that from `cwd_pipe`.
+    """
+
+    child: subprocess.Popen[bytes]
+    output_fd: int
+    output: Path
+    keep: Callable[[], object]
+    prefix: str
+    cwd_fd: int
+    cwd_pipe: int
+
+
+@contextlib.contextmanager
+def started(script: str, workdir: Path, ctx: ToolContext) -> Generator[Command]:
+    """Start bash and own its files, not its life. Raises OSError if it cannot be started."""
+    with contextlib.ExitStack() as stack:
+        output_fd, output = _create(ctx, ".out")
+        stack.callback(os.close, output_fd)
+        unless_kept = stack.enter_context(contextlib.ExitStack())
+        unless_kept.callback(output.unlink, missing_ok=True)
+        if len(script.encode()) > BASH_ARGV_BYTES:
+            script_fd, path = _create(ctx, ".sh")
+            stack.callback(path.unlink, missing_ok=True)
+            with os.fdopen(script_fd, "wb") as file:
+                file.write(script.encode())
+            script = f". {shlex.quote(str(path))}"
+        cwd_pipe, write_end = os.pipe()
+        stack.callback(os.close, cwd_pipe)
+        os.set_blocking(cwd_pipe, False)
+        try:
+            cwd_fd = fcntl.fcntl(write_end, fcntl.F_DUPFD_CLOEXEC, CWD_FD_MIN)
+        finally:
+            os.close(write_end)
+        # On the script's own first line, so that bash's line numbers are the script's.
+        prefix = f"trap '{{ builtin pwd -P >&{cwd_fd}; }} 2>/dev/null || :' EXIT; "
+        argv = ["bash", "--noprofile", "--norc", "-c", (prefix + script).encode()]
+        try:
+            child = process.start(argv, workdir, _environment(ctx.env), output_fd, [cwd_fd])
+        finally:
+            os.close(cwd_fd)
+        yield Command(child, output_fd, output, unless_kept.pop_all, prefix, cwd_fd, cwd_pipe)
+
+
+def _create(ctx: ToolContext, suffix: str) -> tuple[int, Path]:
+    """A new file named for the call, to append to: `echo x > /dev/stderr` empties the output
+    file, and the other writers must go on at its new end."""
+    ctx.spill_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stem = re.sub(r"[^A-Za-z0-9_-]", "_", ctx.call_id)[:FILE_STEM_CHARS] or "call"
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    number = itertools.count(1)
+    path = ctx.spill_dir / f"{stem}{suffix}"
+    while True:
+        try:
+            return os.open(path, flags, 0o600), path
+        except FileExistsError:
+            path = path.with_name(f"{stem}-{next(number)}{suffix}")
+
+
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    """The caller has taken secrets out; nothing of ours passes here a second time."""
+    private = ("ANTHROPIC_", "SIDECAR_")
+    kept = {k: v for k, v in env.items() if k == "SIDECAR_SESSION" or not k.startswith(private)}
+    return kept | NON_INTERACTIVE
+
+
+async def watch(command: Command, timeout_s: int, emit: Callable[[str], None]) -> str | None:
+    """Emit live text until the script exits; why it was ended if it had to be."""
+    fd, pgid = command.output_fd, command.child.pid
+    deadline = time.monotonic() + timeout_s
+    seen = 0
+    while True:
+        left = max(0.0, deadline - time.monotonic())
+        exited = await process.wait_exit(command.child, min(BASH_WATCH_S, left))
+        if exited:
+            # The `tee` of `exec > >(tee log)` writes on for a moment after the script.
+            await process.wait_gone(pgid, BASH_WATCH_S)
+        text, seen = newest(fd, seen, TOOL_OUTPUT_BYTES)
+        if text:
+            emit(text)
+        if os.fstat(fd).st_size > BASH_OUTPUT_BYTES:
+            # No grace: a flood that ignores SIGTERM would write gigabytes in it.
+            await process.end_group(pgid, grace_s=0)
+            os.ftruncate(fd, BASH_OUTPUT_BYTES)
+            return f"ended: more than {size_text(BASH_OUTPUT_BYTES)} of output"
+        if exited:
+            return None
+        if left == 0:
+            await process.end_group(pgid)
+            return f"ended: timed out after {timeout_s}s"
+
+
+def aftermath(command: Command) -> tuple[Path | None, list[str]]:
+    """The directory the script exited in, and the pids of what it left running.
+
+    No directory: it was killed, ended in `exec`, or set an EXIT trap of its own. A process that
+    left the group is found by the directory's pipe, which it has inherited.
+    """
+    raw, held = b"", True
+    with contextlib.suppress(BlockingIOError):  # held: neither data nor the end
+        raw = os.read(command.cwd_pipe, CWD_BYTES)
+        held = raw != b"" and os.read(command.cwd_pipe, CWD_BYTES) != b""
+    cwd = Path(os.fsdecode(raw.removesuffix(b"\n")))
+    pids = set(process.group_members(command.child.pid))
+    if held:
+        pids.update(process.holders(command.cwd_fd, os.fstat(command.cwd_pipe).st_ino))
+    left = [str(pid) for pid in sorted(pids)] or ["unknown"] * held
+    return cwd if cwd.is_absolute() and is_directory(cwd) else None, left
+
+
+def is_directory(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 -- unlike Path.is_dir it never raises
