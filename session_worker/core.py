@@ -1,0 +1,166 @@
+"""The session core: prompts in, runs out, one state. Both protocols translate only this."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import asdict
+from typing import Any
+
+from session_worker.event_log import EventLog
+from session_worker.reporter import Reporter
+from session_worker.result import AgentLoopResult, Usage
+from session_worker.run import Run
+from session_worker.spec import SessionSpec
+from session_worker.transcript import Transcript, TranscriptFull
+from session_worker.turn import StopReason
+from sidecar.protocol import bounds, events
+from sidecar.protocol.events import now_iso
+
+
+class QueueFull(Exception):
+    """`PROMPT_QUEUE` prompts already wait."""
+
+
+class Stopping(Exception):
+    """The worker is leaving and takes no more prompts."""
+
+
+class SessionCore:
+    """Accepts, orders, cancels and remembers runs. The loop executes them (`loop.py`)."""
+
+    def __init__(
+        self, spec: SessionSpec, log: EventLog, transcript: Transcript, reporter: Reporter
+    ) -> None:
+        self.spec = spec
+        self.log = log
+        self.transcript = transcript
+        self.usage = Usage()
+        self.aliases: set[str] = set()
+        """Ids that ACP-R clients made up for this session (design §5)."""
+        self.state = "idle"
+        self.current: Run | None = None
+        self._reporter = reporter
+        self._waiting: deque[Run] = deque()
+        self._runs: dict[str, Run] = {}
+        self._work = asyncio.Event()
+        self._stopping = False
+        self._context_tokens = 0
+
+    # --- for the protocols -----------------------------------------------------------------
+
+    def submit(self, prompt: str) -> Run:
+        """Accept a prompt; it runs after those before it. Raises `QueueFull`, `Stopping`."""
+        if self._stopping:
+            raise Stopping
+        if len(self._waiting) >= bounds.PROMPT_QUEUE:
+            raise QueueFull
+        run = Run(prompt, first_seq=self.log.last_seq)
+        self.transcript.append("run_started", sync=True, run_id=run.run_id, prompt=prompt)
+        self._waiting.append(run)
+        self._remember(run)
+        self._work.set()
+        return run
+
+    def find(self, run_id: str) -> Run | None:
+        return self._runs.get(run_id)
+
+    def ask_to_cancel(self, run: Run) -> None:
+        """Begin to end `run`; a waiting one is over at once."""
+        if run in self._waiting:
+            self._waiting.remove(run)
+            self.finish(run, AgentLoopResult(StopReason.CANCELLED, 0, 0, "", None))
+        elif run.task is not None and not run.cancel_asked:
+            run.cancel_asked = True
+            run.task.cancel()
+
+    async def cancel_all(self) -> Run | None:
+        """End the running run and all that wait; on return nothing of them is left.
+
+        Answers the run that was under way, if any. Raises TimeoutError after `CANCEL_S`.
+        """
+        current = self.current
+        for run in [*self._waiting, *([current] if current else [])]:
+            self.ask_to_cancel(run)
+        if current is not None:
+            async with asyncio.timeout(bounds.CANCEL_S):
+                await current.done.wait()
+        return current
+
+    async def stop(self) -> None:
+        """Refuse new prompts and end what is under way, within `WORKER_STOP_S`."""
+        self._stopping = True
+        async with asyncio.timeout(bounds.WORKER_STOP_S):
+            await self.cancel_all()
+
+    # --- for the loop ----------------------------------------------------------------------
+
+    async def next_run(self) -> Run:
+        """The oldest waiting run, made current."""
+        while not self._waiting:
+            self._work.clear()
+            await self._work.wait()
+        run = self._waiting.popleft()
+        run.started_at = now_iso()
+        self.current = run
+        self.log.emit(events.RUN_STARTED, {"run_id": run.run_id}, run.run_id)
+        self.set_state("running")
+        return run
+
+    def finish(self, run: Run, result: AgentLoopResult) -> None:
+        """Write down the result, tell everybody, and be idle again."""
+        wire = result.to_wire()
+        try:
+            self.transcript.append("run_finished", sync=True, run_id=run.run_id, result=wire)
+        except TranscriptFull as error:
+            self.notice("error", f"The result of this run was not recorded: {error}")
+        run.result, run.finished_at, run.task = result, now_iso(), None
+        run.finished_seq = self.log.emit(events.RUN_FINISHED, wire, run.run_id)
+        self._reporter.report(last_result=wire, usage=self._usage())
+        if self.current is run:
+            self.current = None
+            self.set_state("idle")
+        run.done.set()
+
+    def notice(self, severity: str, title: str) -> None:
+        """Tell every client something; `severity` is info, warning or error."""
+        run_id = self.current and self.current.run_id
+        self.log.emit(events.NOTICE, {"severity": severity, "title": title}, run_id)
+
+    def count_call(self, api_usage: dict[str, Any], context_tokens: int) -> None:
+        """Add one model call to the session's usage."""
+        self.usage.add(api_usage)
+        self._context_tokens = context_tokens
+        self._reporter.report(usage=self._usage())
+
+    def set_state(self, state: str) -> None:
+        self.state = state
+        self.log.emit(events.STATE, {"state": state}, self.current and self.current.run_id)
+        self._reporter.report(state=state, run=self.run_info(), last_active_at=now_iso())
+
+    def announce(self) -> None:
+        """The first word to the shim: up, and what it is."""
+        self._reporter.report(
+            state=self.state,
+            model=self.spec.provider.model,
+            usage=self._usage(),
+            last_active_at=now_iso(),
+        )
+
+    def run_info(self) -> dict[str, Any] | None:
+        run = self.current
+        return None if run is None else {"run_id": run.run_id, "started_at": run.started_at}
+
+    def _usage(self) -> dict[str, Any]:
+        return {
+            **asdict(self.usage),
+            "cost_usd": None,
+            "context_tokens": self._context_tokens,
+            "context_window": self.spec.provider.context_window,
+        }
+
+    def _remember(self, run: Run) -> None:
+        self._runs[run.run_id] = run
+        finished = [r for r in self._runs.values() if r.result is not None]
+        for old in finished[: max(0, len(self._runs) - bounds.RUNS_KEPT)]:
+            del self._runs[old.run_id]

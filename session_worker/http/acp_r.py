@@ -1,0 +1,110 @@
+"""Envelopes and runs as the Agent Communication Protocol shows them (acp.md §4, §6). Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from session_worker.run import Run
+from session_worker.turn import StopReason
+from sidecar.protocol import events
+
+AGENT_NAME = "sidecar"
+Event = dict[str, Any]
+
+MANIFEST: dict[str, Any] = {
+    "name": AGENT_NAME,
+    "description": "An agent that works in the session's directory with the session's tools",
+    "input_content_types": ["text/plain"],
+    "output_content_types": ["text/plain"],
+    "metadata": {},
+}
+
+_TERMINAL = {StopReason.CANCELLED: "cancelled", StopReason.ERROR: "failed"}
+_FORWARDED = frozenset({events.NOTICE, events.TOOL_OUTPUT, events.API_CALL})
+
+
+def run_status(run: Run) -> str:
+    if run.result is not None:
+        return _TERMINAL.get(run.result.stop_reason, "completed")
+    if run.cancel_asked:
+        return "cancelling"
+    return "created" if run.started_at is None else "in-progress"
+
+
+def run_object(run: Run, session_id: str) -> dict[str, Any]:
+    """The Run of ACP-R; `result` is ours and holds the whole AgentLoopResult."""
+    error = run.result and run.result.error
+    return {
+        "run_id": run.run_id,
+        "agent_name": AGENT_NAME,
+        "session_id": session_id,
+        "status": run_status(run),
+        "await_request": None,
+        "output": [_message(text) for text in run.output],
+        "error": error and {"code": "server_error", "message": error["message"]},
+        "created_at": run.created_at,
+        "finished_at": run.finished_at,
+        "result": run.result and run.result.to_wire(),
+    }
+
+
+class Translator:
+    """Turns one run's envelopes, in order, into ACP-R events.
+
+    A message is announced once per `messageId` and completed when another begins or the run
+    ends. `finished` turns true with the terminal event.
+    """
+
+    def __init__(self, run: Run, session_id: str) -> None:
+        self._run = run
+        self._session_id = session_id
+        self._message_id: str | None = None
+        self._texts: list[str] = []
+        self.finished = False
+
+    def run_event(self, name: str) -> Event:
+        return {"type": f"run.{name}", "run": run_object(self._run, self._session_id)}
+
+    def feed(self, envelope: dict[str, Any]) -> list[Event]:
+        if envelope["run_id"] != self._run.run_id:
+            return []
+        kind, data = envelope["type"], envelope["data"]
+        if kind == events.RUN_STARTED:
+            return [self.run_event("in-progress")]
+        if kind == events.RUN_FINISHED:
+            return self.end()
+        if kind == events.UPDATE and data["sessionUpdate"] == "agent_message_chunk":
+            return self._chunk(data["messageId"], data["content"].get("text", ""))
+        if kind == events.UPDATE and data["sessionUpdate"] != "user_message_chunk":
+            return [{"type": "generic", "generic": {"session_update": data}}]
+        if kind in _FORWARDED:
+            return [{"type": "generic", "generic": {kind: data}}]
+        return []
+
+    def end(self) -> list[Event]:
+        """The terminal event, after the message it closes; also when the ring lost the word."""
+        self.finished = True
+        return [*self._complete(), self.run_event(run_status(self._run))]
+
+    def _chunk(self, message_id: str, text: str) -> list[Event]:
+        out: list[Event] = []
+        if message_id != self._message_id:
+            out += self._complete()
+            self._message_id = message_id
+            out.append({"type": "message.created", "message": _message(None)})
+        self._texts.append(text)
+        return [*out, {"type": "message.part", "part": _part(text)}]
+
+    def _complete(self) -> list[Event]:
+        if self._message_id is None:
+            return []
+        text, self._texts, self._message_id = "".join(self._texts), [], None
+        return [{"type": "message.completed", "message": _message(text)}]
+
+
+def _message(text: str | None) -> dict[str, Any]:
+    return {"role": f"agent/{AGENT_NAME}", "parts": [] if text is None else [_part(text)]}
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"content_type": "text/plain", "content": text}

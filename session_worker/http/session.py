@@ -1,0 +1,104 @@
+"""The session's own routes: its events, its transcript, and the end of its run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import aclosing, suppress
+from typing import Any
+
+from aiohttp import web
+
+from session_worker import markdown, transcript
+from session_worker.http.errors import HttpError
+from session_worker.http.keys import CORE
+from session_worker.http.sse import KEEP_ALIVE, EventStream, follow, sse
+from sidecar.protocol.ring import CursorInFuture, Gap, Record
+
+_TYPE = re.compile(rb'"type":"([a-z_]+)"')
+
+
+def add_routes(router: web.UrlDispatcher) -> None:
+    router.add_get("/sessions/{session_id}/events", _events)
+    router.add_get("/sessions/{session_id}/transcript", _transcript)
+    router.add_post("/sessions/{session_id}/cancel", _cancel)
+    router.add_get("/sessions/{session_id}", _show)
+    router.add_get("/session/{session_id}", _show)  # the OpenAPI file's spelling (acp.md §4)
+
+
+def require_session(request: web.Request) -> None:
+    """404 unless the path names this worker's session or an alias of it."""
+    named = request.match_info["session_id"]
+    core = request.app[CORE]
+    if named != core.spec.session_id and named not in core.aliases:
+        raise HttpError(404, "not_found", f"session {named} is not here")
+
+
+async def _show(request: web.Request) -> web.Response:
+    require_session(request)
+    return web.json_response({"id": request.match_info["session_id"], "history": [], "state": None})
+
+
+async def _events(request: web.Request) -> web.StreamResponse:
+    require_session(request)
+    log, after = request.app[CORE].log, _cursor(request)
+    try:
+        reader = log.reader_after(after)
+    except CursorInFuture as error:
+        raise HttpError(400, "invalid_input", str(error)) from None
+    to_the_end = request.query.get("follow") == "0"
+    stream = await EventStream.open(request)
+    async with aclosing(follow(log, reader, after=after, to_the_end=to_the_end)) as batches:
+        with suppress(ConnectionError):  # the client comes back with its cursor
+            async for batch in batches:
+                await stream.send(_render(batch))
+    return await stream.end()
+
+
+def _cursor(request: web.Request) -> int:
+    raw = request.headers.get("Last-Event-ID") or request.query.get("after") or "0"
+    if not raw.isascii() or not raw.isdigit():
+        raise HttpError(400, "invalid_input", f"the cursor is an event number, not {raw[:40]!r}")
+    return int(raw)
+
+
+def _render(batch: list[Record | Gap]) -> bytes:
+    return b"".join(map(_render_one, batch)) if batch else KEEP_ALIVE
+
+
+def _render_one(item: Record | Gap) -> bytes:
+    if isinstance(item, Gap):
+        gap = {"from": item.from_seq, "to": item.to_seq}
+        return sse(json.dumps(gap).encode(), event="gap", number=item.to_seq)
+    kind = _TYPE.search(item.payload)  # the envelope's own type stands before its data
+    return sse(item.payload, event=kind[1].decode() if kind else None, number=item.seq)
+
+
+async def _transcript(request: web.Request) -> web.StreamResponse:
+    require_session(request)
+    core = request.app[CORE]
+    records: Iterator[dict[str, Any]] = transcript.read(core.spec.places["transcript"])
+    match request.query.get("format", "json"):
+        case "json":
+            return web.json_response({"session_id": core.spec.session_id, "records": list(records)})
+        case "jsonl":
+            text = "".join(json.dumps(record) + "\n" for record in records)
+            return web.Response(text=text, content_type="application/jsonl")
+        case "markdown":
+            return web.Response(text=markdown.render(records), content_type="text/markdown")
+        case other:
+            raise HttpError(
+                400, "invalid_input", f"format is json, jsonl or markdown, not {other[:40]!r}"
+            )
+
+
+async def _cancel(request: web.Request) -> web.Response:
+    """Ends the running run and those that wait; answers when nothing of them is left."""
+    require_session(request)
+    core = request.app[CORE]
+    try:
+        run = await core.cancel_all()
+    except TimeoutError:
+        raise HttpError(504, "server_error", "the run does not end; destroy the session") from None
+    return web.json_response({"run_id": run and run.run_id, "state": core.state})

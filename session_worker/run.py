@@ -1,0 +1,29 @@
+"""A run: from an accepted prompt to its result (design §1)."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field
+
+from session_worker.result import AgentLoopResult
+from sidecar.protocol.events import now_iso
+
+
+@dataclass
+class Run:
+    """`output` collects the agent's texts, one a message. `done` is set with `result`."""
+
+    prompt: str
+    first_seq: int
+    """Events of this run have greater numbers."""
+    run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    created_at: str = field(default_factory=now_iso)
+    started_at: str | None = None
+    finished_at: str | None = None
+    output: list[str] = field(default_factory=list[str])
+    finished_seq: int | None = None
+    result: AgentLoopResult | None = None
+    cancel_asked: bool = False
+    task: asyncio.Task[AgentLoopResult] | None = None
+    done: asyncio.Event = field(default_factory=asyncio.Event)

@@ -1,0 +1,208 @@
+"""The shim: parent of one session's worker; it runs no agent code and needs no daemon.
+
+It owns the session's listening sockets, starts the worker, keeps the worker's last word and
+passes it to whoever connects, ends the whole tree, and writes the exit record. One select
+loop, one thread, no event loop (supervision.md §0).
+
+Links are line streams (`LineSocket`). Daemon to shim: `{"op":"start","spec":{…}}` once, then
+`{"op":"stop","grace_s":s}`. Shim to daemon: `{"word":{…}}` on connecting and after each change.
+Worker to shim: `{"report":{…}}`, members of the word that the worker knows.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from session_worker import prctl, process_tree
+from session_worker.grants import Grants
+from session_worker.line_socket import LineSocket
+from session_worker.worker_start import StartWorker, hand_over
+from sidecar.protocol import bounds
+from sidecar.protocol.events import now_iso
+from sidecar.protocol.files import write_json
+from sidecar.protocol.peer import is_ours
+
+REPORTED = frozenset({"state", "model", "run", "usage", "last_result", "last_active_at"})
+"""Members of the word that the worker reports; the others are the shim's own knowledge."""
+
+
+class Shim:
+    """One session. `run` returns when nothing of it is left but this process."""
+
+    def __init__(self, grants: Grants, start_worker: StartWorker) -> None:
+        self._grants = grants
+        self._start_worker = start_worker
+        self._selector = selectors.DefaultSelector()
+        self._links: list[LineSocket] = []
+        self._spec: dict[str, Any] | None = None
+        self._worker: LineSocket | None = None
+        self._stop_by: float | None = None
+        self._worker_code: int | None = None
+        self._word: dict[str, Any] = {
+            "state": "starting",
+            "shim_pid": os.getpid(),
+            "pid": None,
+            "incarnation": 0,
+            "restarts": 0,
+            "started_at": None,
+            "exit": None,
+        }
+
+    def run(self) -> None:
+        prctl.become_subreaper()
+        prctl.set_name("sidecar-shim")
+        self._watch(self._signal_socket(), self._on_signals)
+        self._grants.control.setblocking(False)
+        self._watch(self._grants.control, self._accept)
+        self._add_link(self._grants.link)
+        while self._word["exit"] is None:
+            self._wait(self._stop_by)
+            process_tree.reap(self._on_reaped)
+            if self._spec is None and not self._links:
+                return  # the daemon died before it said what to run
+            if self._worker_code is not None or self._grace_is_over():
+                self._finish()
+        self._linger()
+
+    # --- the select loop -------------------------------------------------------------------
+
+    def _signal_socket(self) -> socket.socket:
+        """A socket that carries the numbers of the signals we get, one byte each."""
+        reader, writer = socket.socketpair()
+        for end in (reader, writer):
+            end.setblocking(False)
+        signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, _heard)
+        return reader
+
+    def _on_signals(self, wake: socket.socket) -> None:
+        if signal.SIGTERM in wake.recv(4096):
+            self._stop(bounds.DESTROY_GRACE_DEFAULT_S)
+
+    def _watch(self, sock: socket.socket, act: Callable[[socket.socket], object]) -> None:
+        self._selector.register(sock, selectors.EVENT_READ, act)
+
+    def _wait(self, until: float | None) -> None:
+        """Serve what is ready; sleep at most until `until` (monotonic)."""
+        for link in self._links:
+            wanted = selectors.EVENT_WRITE if link.wants_write else 0
+            act = self._selector.get_key(link.sock).data
+            self._selector.modify(link.sock, selectors.EVENT_READ | wanted, act)
+        patience = None if until is None else max(0.0, until - time.monotonic())
+        for key, mask in self._selector.select(patience):
+            if mask & selectors.EVENT_READ:
+                key.data(key.fileobj)
+        for link in self._links:
+            link.flush()
+        for link in [link for link in self._links if link.closed]:
+            self._selector.unregister(link.sock)
+            self._links.remove(link)
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            if is_ours(connection):
+                self._add_link(connection).tell({"word": self._word})
+            else:
+                connection.close()
+
+    def _add_link(self, sock: socket.socket) -> LineSocket:
+        link = LineSocket(sock)
+        self._links.append(link)
+        self._watch(sock, lambda _: self._on_messages(link))
+        return link
+
+    # --- what the links say ----------------------------------------------------------------
+
+    def _on_messages(self, link: LineSocket) -> None:
+        for message in link.receive():
+            if "report" in message:
+                self._on_report(message["report"])
+            elif message.get("op") == "start" and self._spec is None:
+                self._start(message["spec"])
+            elif message.get("op") == "stop":
+                self._stop(float(message["grace_s"]))
+
+    def _start(self, spec: dict[str, Any]) -> None:
+        self._spec = spec
+        prctl.hide_memory()
+        pid, worker = self._start_worker()
+        self._word |= {"pid": pid, "incarnation": 1, "started_at": now_iso()}
+        hand_over(worker, self._grants.endpoint)
+        self._worker = self._add_link(worker)
+        identity = {"incarnation": self._word["incarnation"], "shim_pid": os.getpid()}
+        self._worker.send({**spec, **identity})
+        self._tell()
+
+    def _on_report(self, report: dict[str, Any]) -> None:
+        news = {k: v for k, v in report.items() if k in REPORTED}
+        if self._stop_by is not None:
+            news.pop("state", None)
+        self._word |= news
+        self._tell()
+
+    def _tell(self) -> None:
+        for link in self._links:
+            if link is not self._worker:
+                link.tell({"word": self._word})
+
+    # --- the end ---------------------------------------------------------------------------
+
+    def _stop(self, grace_s: float) -> None:
+        by = time.monotonic() + grace_s
+        self._stop_by = by if self._stop_by is None else min(by, self._stop_by)
+        self._word["state"] = "stopping"
+        if self._word["pid"] is not None and self._worker_code is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._word["pid"], signal.SIGTERM)
+        self._tell()
+
+    def _grace_is_over(self) -> bool:
+        return self._stop_by is not None and time.monotonic() >= self._stop_by
+
+    def _on_reaped(self, pid: int, code: int) -> None:
+        if pid == self._word["pid"]:
+            self._worker_code = code
+
+    def _finish(self) -> None:
+        """End what is left of the tree, then write the exit record, then say so."""
+        gone = process_tree.kill_all(self._on_reaped)
+        code = self._worker_code
+        asked = self._stop_by is not None
+        reason = "destroyed" if asked else "worker_exited" if code == 0 else "worker_crashed"
+        self._word |= {
+            "state": "exited" if gone and (asked or code == 0) else "failed",
+            "pid": None,
+            "run": None,
+            "exit": {
+                "code": code if code is not None and code >= 0 else None,
+                "signal": -code if code is not None and code < 0 else None,
+                "reason": reason if gone else "survivors",
+                "at": now_iso(),
+            },
+        }
+        places = (self._spec or {}).get("places", {})
+        if places:
+            write_json(Path(places["exit"]), {**self._word["exit"], "word": self._word})
+            for name in ("endpoint", "control", "model"):
+                Path(places[name]).unlink(missing_ok=True)
+        self._tell()
+
+    def _linger(self) -> None:
+        """Let whoever listens take the last word, for a bounded time."""
+        until = time.monotonic() + bounds.SHIM_REPLY_S
+        while any(link.wants_write for link in self._links) and time.monotonic() < until:
+            self._wait(until)
+
+
+def _heard(_number: int, _frame: object) -> None:
+    """A handler must exist for the wake-up descriptor to be written; the loop acts on that."""

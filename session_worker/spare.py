@@ -1,0 +1,49 @@
+"""The exec path: a fresh interpreter that becomes one session's shim.
+
+Started by the daemon as `python -m session_worker.spare FD`, where no zygote may fork (macOS, a
+second thread, a zygote that is still importing). It starts its worker before it is asked for a
+session, so that a waiting spare has the imports behind it. FD speaks the zygote's protocol,
+for one request.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+from session_worker import child, worker_start
+from session_worker.grants import Grants
+from session_worker.shim import Shim
+from sidecar.protocol import VERSION
+from sidecar.protocol.framing import encode
+
+
+def main() -> None:
+    """Wait for the one request, then be the shim until the session has ended."""
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    os.chdir("/")
+    os.umask(0o077)
+    warm = worker_start.exec_worker()
+    requests.sendall(
+        encode(
+            {
+                "ready": True,
+                "pid": os.getpid(),
+                "threads": child.count_threads(),
+                "version": VERSION,
+            }
+        )
+    )
+    byte, fds, _, _ = socket.recv_fds(requests, 1, Grants.COUNT)
+    if not byte:
+        return
+    grants = Grants.from_fds(fds)
+    grants.redirect_output()
+    requests.sendall(encode({"pid": os.getpid()}))
+    requests.close()
+    Shim(grants, lambda: warm).run()
+
+
+if __name__ == "__main__":
+    main()

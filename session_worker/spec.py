@@ -1,0 +1,42 @@
+"""What the worker is told about its session, as it came over the link."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from session_worker.provider import Provider, choose_provider
+
+
+@dataclass(frozen=True)
+class SessionSpec:
+    """`tool_env` is everything a tool's environment holds; provider keys are not in it."""
+
+    session_id: str
+    incarnation: int
+    cwd: Path
+    system: str | None
+    max_turns: int
+    max_tokens: int
+    mode: str
+    ring_bytes: int
+    places: dict[str, Path]
+    tool_env: dict[str, str]
+    provider: Provider
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any]) -> SessionSpec:
+        return cls(
+            session_id=wire["session_id"],
+            incarnation=wire["incarnation"],
+            cwd=Path(wire["cwd"]),
+            system=wire["system"],
+            max_turns=wire["max_turns"],
+            max_tokens=wire["max_tokens"],
+            mode=wire["mode"],
+            ring_bytes=wire["ring_bytes"],
+            places={name: Path(path) for name, path in wire["places"].items()},
+            tool_env=wire["tool_env"],
+            provider=choose_provider(wire["provider_env"], wire["model"]),
+        )

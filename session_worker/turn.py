@@ -1,0 +1,78 @@
+"""A model response, normalised once, and the one rule that says how the loop goes on from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class StopReason(StrEnum):
+    """Why the agent loop ended (design §9)."""
+
+    FINAL_ANSWER = "final_answer"
+    MAX_TOKENS = "max_tokens"
+    MAX_TURNS = "max_turns"
+    CANCELLED = "cancelled"
+    REFUSAL = "refusal"
+    CONTEXT_LIMIT = "context_limit"
+    ERROR = "error"
+
+
+class Step(StrEnum):
+    """What the loop does with a committed response."""
+
+    RUN_CALLS = "run_calls"
+    REFUSE_CALLS = "refuse_calls"
+    RESEND = "resend"
+    FINISH = "finish"
+    DROP = "drop"
+
+
+@dataclass(frozen=True)
+class AgentTurn:
+    """One model call. `content` is kept verbatim; everything else is read off it."""
+
+    content: list[dict[str, Any]]
+    text: str
+    tool_calls: list[dict[str, Any]]
+    provider_stop_reason: str | None
+    usage: dict[str, Any]
+    container: dict[str, Any] | None
+
+    @classmethod
+    def from_response(cls, message: dict[str, Any]) -> AgentTurn:
+        content: list[dict[str, Any]] = message["content"]
+        return cls(
+            content=content,
+            text="".join(b.get("text") or "" for b in content if b.get("type") == "text"),
+            tool_calls=[b for b in content if b.get("type") == "tool_use"],
+            provider_stop_reason=message.get("stop_reason"),
+            usage=message.get("usage") or {},
+            container=message.get("container"),
+        )
+
+
+_TRUNCATED = {
+    "max_tokens": StopReason.MAX_TOKENS,
+    "model_context_window_exceeded": StopReason.CONTEXT_LIMIT,
+}
+_UNFINISHED = frozenset({"pause_turn", "compaction"})
+
+
+def next_step(turn: AgentTurn) -> tuple[Step, StopReason | None]:
+    """The continuation rule of design §9: blocks decide, the stop reason explains and vetoes.
+
+    Streams deliver blocks and stop metadata in different events, and a reply that waits for a
+    tool may say `tool_use`, `pause_turn` or nothing; the blocks are there in every case.
+    """
+    provider = turn.provider_stop_reason or ""
+    if provider == "refusal":
+        return Step.DROP, StopReason.REFUSAL
+    if turn.tool_calls:
+        if cut := _TRUNCATED.get(provider):
+            return Step.REFUSE_CALLS, cut
+        return Step.RUN_CALLS, None
+    if provider in _UNFINISHED:
+        return Step.RESEND, None
+    return Step.FINISH, _TRUNCATED.get(provider, StopReason.FINAL_ANSWER)
