@@ -1,0 +1,84 @@
+"""Which process a pid meant: boot, pid and start time, proven behind a pidfd.
+
+A pid alone is reused; a wall-clock creation time moves with the clock (supervision.md §b).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from sidecar.protocol import bounds
+
+
+@dataclass(frozen=True)
+class Identity:
+    """`started` counts clock ticks since boot on Linux, microseconds of the epoch elsewhere."""
+
+    boot: str
+    pid: int
+    started: int
+
+
+def identify(pid: int) -> Identity:
+    """Raises ProcessLookupError if there is no such process."""
+    return Identity(_boot(), pid, _started(pid))
+
+
+def is_alive(identity: Identity) -> bool:
+    """Whether that very process runs; a zombie does not."""
+    try:
+        same = identity == identify(identity.pid)
+        return same and psutil.Process(identity.pid).status() != psutil.STATUS_ZOMBIE
+    except (ProcessLookupError, psutil.NoSuchProcess):
+        return False
+
+
+async def wait_ended(identity: Identity) -> None:
+    """Returns once that very process has ended; the caller bounds the wait.
+
+    A pidfd also tells of processes that are not our children. The descriptor comes first and the
+    comparison second, so that no reuse of the pid can slip between.
+    """
+    if not hasattr(os, "pidfd_open"):
+        while is_alive(identity):  # noqa: ASYNC110 - this OS gives no event to wait for
+            await asyncio.sleep(bounds.PROCESS_POLL_S)
+        return
+    try:
+        fd = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    try:
+        if is_alive(identity):
+            loop.add_reader(fd, ended.set)
+            await ended.wait()
+    finally:
+        loop.remove_reader(fd)
+        os.close(fd)
+
+
+def _boot() -> str:
+    if sys.platform == "linux":
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return str(int(psutil.boot_time()))
+
+
+def _started(pid: int) -> int:
+    if sys.platform != "linux":
+        try:
+            return int(psutil.Process(pid).create_time() * 1_000_000)
+        except psutil.NoSuchProcess:
+            raise ProcessLookupError(pid) from None
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        raise ProcessLookupError(pid) from None
+    # field 22; the name before it may hold spaces and parentheses
+    return int(stat.rpartition(")")[2].split()[19])

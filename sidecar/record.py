@@ -1,0 +1,42 @@
+"""`record.json`: what a later daemon must know of a session. Written before anything is started.
+
+It holds the specification without `env`, and who the shim is; secrets are never in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sidecar.identity import Identity
+from sidecar.protocol.files import read_json, write_json
+from sidecar.protocol.paths import SessionPlaces
+
+VERSION = 1
+
+
+@dataclass
+class Record:
+    """`spec` is `session.create`'s params with their defaults, without `env`. `wanted` is `up` or
+    `down`: a stop that had begun is finished by the next daemon. `shim` is null until spawned."""
+
+    session_id: str
+    name: str
+    spec: dict[str, Any]
+    created_at: str
+    wanted: str = "up"
+    shim: Identity | None = None
+
+    def save(self, places: SessionPlaces) -> None:
+        write_json(places.record, {"v": VERSION, **asdict(self)})
+
+    @classmethod
+    def load(cls, places: SessionPlaces) -> Record:
+        """Raises OSError, ValueError, KeyError or TypeError for what is not a record of ours."""
+        raw = read_json(places.record)
+        if raw["v"] != VERSION or raw["session_id"] != places.session_id:
+            raise ValueError("a record of another version or session")
+        shim = raw["shim"] and Identity(**raw["shim"])
+        return cls(
+            raw["session_id"], raw["name"], raw["spec"], raw["created_at"], raw["wanted"], shim
+        )

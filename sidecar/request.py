@@ -1,0 +1,40 @@
+"""What a create request must meet beyond its schema."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from sidecar.protocol.errors import SidecarError
+
+
+def check_create(params: dict[str, Any]) -> None:
+    """Raises `SidecarError` (`invalid_params`). Reads the file system, changes nothing."""
+    cwd = Path(params["cwd"])
+    if not cwd.is_absolute():
+        raise _invalid(f"cwd must be an absolute path, not {str(cwd)!r}", "give the full path")
+    if not cwd.is_dir():
+        raise _invalid(f"cwd {cwd} is not a directory", "create it first")
+    if not os.access(cwd, os.R_OK | os.X_OK):
+        raise _invalid(f"cwd {cwd} cannot be entered", "check its permissions")
+    if params["ring_bytes"] & (params["ring_bytes"] - 1):
+        raise _invalid(
+            f"ring_bytes must be a power of two, not {params['ring_bytes']}", "try 4194304"
+        )
+    for name, what in _NOT_YET.items():
+        if params[name]:
+            raise _invalid(f"{name}: {what} not part of this version", f"leave {name} out")
+
+
+_NOT_YET = {
+    "mcp_servers": "MCP servers are",
+    "programmatic_tools": "programmatic tool calling is",
+    "tcp": "the TCP endpoint is",
+    "limits": "resource limits are",
+}
+"""Accepted by the schema, refused here: a limit that nobody enforces must not look kept."""
+
+
+def _invalid(message: str, hint: str) -> SidecarError:
+    return SidecarError("invalid_params", message, hint)

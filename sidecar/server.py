@@ -1,0 +1,154 @@
+"""The control socket: connections, lines, replies, notifications.
+
+A request is answered when it has finished, not in turn. A client that does not take its bytes
+is dropped; nothing here ever waits for one without a bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from sidecar import rpc
+from sidecar.protocol import bounds
+from sidecar.protocol.errors import SidecarError
+from sidecar.protocol.framing import LineSplitter, LineTooLong, encode
+from sidecar.protocol.peer import is_ours
+
+log = logging.getLogger(__name__)
+
+
+class Connection:
+    """One client. Handlers get it as their context."""
+
+    def __init__(self, writer: asyncio.StreamWriter, tasks: asyncio.TaskGroup) -> None:
+        self._writer = writer
+        self._tasks = tasks
+        self._turn = asyncio.Lock()
+        self.subscriptions: dict[str, asyncio.Task[None]] = {}
+        self.wants_changes = False
+        self.after_reply: Callable[[], None] | None = None
+        """Run once the next reply is out: a shutdown is answered before it happens."""
+
+    async def send(self, line: bytes) -> None:
+        """Raises ConnectionError for a client that left or takes nothing."""
+        async with self._turn:
+            self._writer.write(line)
+            try:
+                async with asyncio.timeout(bounds.CONTROL_WRITE_S):
+                    await self._writer.drain()
+            except TimeoutError:
+                self._writer.transport.abort()
+                raise ConnectionResetError("the client takes nothing") from None
+
+    def offer(self, line: bytes) -> None:
+        """Send if the client keeps up, else drop the line: for hints that repeat themselves."""
+        if self._writer.transport.get_write_buffer_size() < bounds.NOTIFY_BACKLOG_BYTES:
+            self._writer.write(line)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run `work` for as long as this connection lives."""
+        return self._tasks.create_task(work)
+
+
+class ControlServer:
+    """Serves `methods` (walled handlers by name) on a listening socket."""
+
+    def __init__(self, methods: Mapping[str, Any]) -> None:
+        self._methods = methods
+        self.connections: set[Connection] = set()
+        self._conversations: set[asyncio.Task[Any]] = set()
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Until cancelled; then every conversation ends."""
+        server = await asyncio.start_server(self._on_connect, sock=listener)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            server.close()
+            for conversation in self._conversations:
+                conversation.cancel()
+            if self._conversations:
+                await asyncio.wait(self._conversations, timeout=bounds.DAEMON_EXIT_S)
+
+    async def _on_connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        conversation = asyncio.current_task()
+        assert conversation is not None, "streams run this in a task"
+        self._conversations.add(conversation)
+        try:
+            await self._admit(reader, writer)
+        except asyncio.CancelledError:
+            pass  # `serve` is ending; streams would report a cancelled callback as an error
+        finally:
+            self._conversations.discard(conversation)
+            writer.close()
+
+    async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if not is_ours(writer.get_extra_info("socket")):
+                await self._turn_away(
+                    writer, "forbidden", "this daemon is another user's", "run your own"
+                )
+            elif len(self.connections) >= bounds.CONTROL_CONNECTIONS:
+                await self._turn_away(writer, "overloaded", "too many connections", "retry later")
+            else:
+                await self._converse(reader, writer)
+        except* (ConnectionError, TimeoutError):
+            pass  # it left, or takes nothing
+        except* Exception:
+            log.exception("a control connection failed")
+
+    async def _turn_away(self, writer: asyncio.StreamWriter, *error: str) -> None:
+        writer.write(encode(rpc.stream_refusal(SidecarError(*error))))
+        async with asyncio.timeout(bounds.CONTROL_WRITE_S):
+            await writer.drain()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines = LineSplitter(bounds.CONTROL_LINE_BYTES)
+        free = asyncio.Semaphore(bounds.CONTROL_PENDING_REQUESTS)
+        async with asyncio.TaskGroup() as subscriptions:
+            connection = Connection(writer, subscriptions)
+            self.connections.add(connection)
+            try:
+                # a client may close its side after the last request and still read the replies
+                async with asyncio.TaskGroup() as requests:
+                    while chunk := await reader.read(64 * bounds.KIB):
+                        for line in lines.feed(chunk):
+                            if line.strip():
+                                await free.acquire()
+                                requests.create_task(self._reply(connection, line, free))
+            except* LineTooLong:
+                await connection.send(encode(rpc.stream_refusal(LineTooLong(lines.limit))))
+                await self._skip_line(reader)
+            finally:
+                self.connections.discard(connection)
+                for task in connection.subscriptions.values():
+                    task.cancel()
+
+    async def _skip_line(self, reader: asyncio.StreamReader) -> None:
+        """Take the rest of an overlong line: a close with bytes unread would destroy our answer
+        on its way to the client."""
+        async with asyncio.timeout(bounds.CONTROL_WRITE_S):
+            while (chunk := await reader.read(64 * bounds.KIB)) and b"\n" not in chunk:
+                pass
+
+    async def _reply(self, connection: Connection, line: bytes, free: asyncio.Semaphore) -> None:
+        try:
+            try:
+                value: Any = json.loads(line.decode("utf-8"))
+            except (ValueError, RecursionError):
+                reply: rpc.Reply = rpc.parse_refusal()
+            else:
+                reply = await rpc.answer(value, self._methods, connection)
+            if reply is not None:
+                with contextlib.suppress(ConnectionError):
+                    await connection.send(encode(reply))
+            if connection.after_reply is not None:
+                connection.after_reply()
+        finally:
+            free.release()

@@ -1,0 +1,163 @@
+"""One session as the daemon sees it: its record, the shim's last word, and its state."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from sidecar.identity import is_alive, wait_ended
+from sidecar.protocol import bounds
+from sidecar.protocol.events import now_iso
+from sidecar.protocol.files import read_json
+from sidecar.protocol.paths import SessionPlaces
+from sidecar.protocol.session_info import SessionInfo
+from sidecar.record import Record
+from sidecar.resources import CpuMark
+from sidecar.shim_link import ShimLink, Word
+from sidecar.states import LIVE, IllegalTransition, advance
+
+log = logging.getLogger(__name__)
+
+_NO_WORD: Word = {
+    "shim_pid": None,
+    "pid": None,
+    "incarnation": 0,
+    "restarts": 0,
+    "started_at": None,
+    "exit": None,
+}
+
+
+class Session:
+    """`on_change` is called after each change; `state` moves only along `states.NEXT`."""
+
+    def __init__(
+        self, record: Record, places: SessionPlaces, on_change: Callable[[Session], None]
+    ) -> None:
+        self.record = record
+        self.places = places
+        self.state = "starting"
+        self.word: Word = _NO_WORD
+        self.cpu_mark = CpuMark.now()
+        self._on_change = on_change
+        self._link: ShimLink | None = None
+        self._changed = asyncio.Condition()
+
+    @property
+    def live(self) -> bool:
+        return self.state in LIVE
+
+    # --- following the shim ----------------------------------------------------------------
+
+    async def follow(self, link: ShimLink | None = None) -> None:
+        """Take the shim's words until it has ended, through `link` first; then settle.
+
+        A lost link to a living shim is made again: not answering in time is no proof of death.
+        """
+        shim = self.record.shim
+        assert shim is not None, "a session is followed once its shim is recorded"
+        while True:
+            self._link = link or await self._connect()
+            link = None
+            if self._link is not None:
+                async for word in self._link.words():
+                    if word["shim_pid"] != shim.pid:
+                        break  # somebody else answers on our socket
+                    await self._take(word)
+                self._link.close()
+                self._link = None
+            if not self.live or not is_alive(shim):
+                break
+            await asyncio.sleep(bounds.SHIM_RETRY_S)
+        if self.live:
+            await self.settle()
+
+    async def _connect(self) -> ShimLink | None:
+        try:
+            return await ShimLink.to(self.places.control)
+        except (OSError, TimeoutError):
+            return None
+
+    async def settle(self) -> None:
+        """The shim is gone: its exit record says what the session became, else it is lost."""
+        try:
+            await self._take(read_json(self.places.exit)["word"])
+        except (OSError, ValueError, KeyError):
+            await self._become("lost", self.word | {"pid": None, "run": None})
+
+    async def close_as_ended(self) -> None:
+        """A destroyed session is `exited`, whatever ended it first."""
+        if self.state != "exited":
+            gone = {"code": None, "signal": None, "reason": self.state, "at": now_iso()}
+            self.word = {"exit": gone} | self.word
+            await self._become("exited", self.word)
+
+    async def _take(self, word: Word) -> None:
+        await self._become(word["state"], word)
+
+    async def _become(self, state: str, word: Word) -> None:
+        try:
+            self.state = advance(self.state, state)
+        except IllegalTransition as error:
+            log.warning("session %s: %s; ignored", self.record.session_id, error)
+            return
+        self.word = word
+        async with self._changed:
+            self._changed.notify_all()
+        self._on_change(self)
+
+    # --- acting on it ----------------------------------------------------------------------
+
+    async def tell(self, operation: dict[str, Any]) -> None:
+        """Send the shim an operation. Raises OSError when there is no link to it."""
+        if self._link is None:
+            raise ConnectionError("no link to the session's shim")
+        await self._link.send(operation)
+
+    async def wait_for(self, condition: Callable[[Session], bool], timeout_s: float) -> bool:
+        """False if `condition` did not come true within `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s), self._changed:
+                await self._changed.wait_for(lambda: condition(self))
+        except TimeoutError:
+            return False
+        return True
+
+    async def wait_process_gone(self, timeout_s: float) -> bool:
+        """True once the shim's process has ended."""
+        if self.record.shim is None:
+            return True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await wait_ended(self.record.shim)
+        except TimeoutError:
+            return False
+        return True
+
+    # --- showing it ------------------------------------------------------------------------
+
+    def info(self) -> SessionInfo:
+        spec, word = self.record.spec, self.word
+        return {
+            "session_id": self.record.session_id,
+            "name": self.record.name,
+            "state": self.state,
+            "wanted": self.record.wanted,
+            "cwd": spec["cwd"],
+            "model": word.get("model") or spec.get("model") or "",
+            "mode": spec["mode"],
+            "pid": word["pid"],
+            "shim_pid": word["shim_pid"] if self.live else None,
+            "incarnation": word["incarnation"],
+            "restarts": word["restarts"],
+            "created_at": self.record.created_at,
+            "started_at": word["started_at"],
+            "last_active_at": word.get("last_active_at") or self.record.created_at,
+            "endpoint": {"socket": str(self.places.endpoint), "url": None, "token": None},
+            "run": word.get("run"),
+            "limits": spec["limits"],
+            "last_result": word.get("last_result"),
+            "exit": word["exit"],
+        }

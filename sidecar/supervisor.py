@@ -1,0 +1,326 @@
+"""The supervisor, top to bottom: start, adopt, create, destroy, stop.
+
+Everything a client can ask for ends here as one method. Sessions are processes of their own
+that need no daemon; this one starts them, watches them and knows what they last said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from sidecar import environment, health, resources
+from sidecar.adopt import Verdict, judge
+from sidecar.config import Config
+from sidecar.control_socket import listen
+from sidecar.directory import Directory
+from sidecar.forker import Forkers
+from sidecar.identity import identify, is_alive
+from sidecar.protocol import VERSION, bounds
+from sidecar.protocol.errors import SidecarError
+from sidecar.protocol.events import now_iso
+from sidecar.protocol.paths import Places, ensure_private_dir
+from sidecar.protocol.session_info import SessionInfo
+from sidecar.record import Record
+from sidecar.request import check_create
+from sidecar.resources import CpuMark
+from sidecar.session import Session
+from sidecar.shim_link import ShimLink, Word
+from sidecar.states import LIVE
+
+log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """One per daemon. `tasks` is the parent of everything that outlives a request."""
+
+    def __init__(self, places: Places, config: Config, tasks: asyncio.TaskGroup) -> None:
+        self.places = places
+        self.sessions = Directory()
+        self.stop_asked = asyncio.Event()
+        self.on_change: Callable[[Session], None] = lambda _: None
+        self.forkers = Forkers(config.spawn)
+        self._config = config
+        self._tasks = tasks
+        self._began = time.monotonic()
+        self._cpu_mark = CpuMark.now()
+        self._draining = False
+
+    # --- the daemon's own life -------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Take over what an earlier daemon left."""
+        for directory in (self.places.runtime / "s", self.places.state, self.places.sessions):
+            ensure_private_dir(directory)
+        for directory in sorted(self.places.sessions.iterdir()):
+            await self._take_over(directory)
+        self._background(self.forkers.keep_ready())
+
+    async def _take_over(self, directory: Path) -> None:
+        places = self.places.session(directory.name)
+        try:
+            record = Record.load(places)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("%s holds no record of ours and is left alone: %s", directory, error)
+            return
+        session = Session(record, places, self._changed)
+        match judge(
+            wanted=record.wanted,
+            spawned=record.shim is not None,
+            alive=record.shim is not None and is_alive(record.shim),
+            exited=places.exit.exists(),
+        ):
+            case Verdict.FORGET:
+                shutil.rmtree(directory)
+                return
+            case Verdict.ENDED | Verdict.LOST:
+                await session.settle()
+                if record.wanted == "down":
+                    await session.close_as_ended()
+            case Verdict.ADOPT:
+                self._background(session.follow())
+            case Verdict.FINISH_STOP:
+                self._background(session.follow())
+                self._background(self._finish_stop(session))
+        self.sessions.add(session)
+
+    async def _finish_stop(self, session: Session) -> None:
+        await session.wait_for(lambda s: s.word["shim_pid"] is not None, bounds.ADOPT_S)
+        with suppress(SidecarError):
+            await self._end(session, bounds.DESTROY_GRACE_DEFAULT_S)
+
+    async def shutdown(self, *, stop_sessions: bool, drain_s: float) -> None:
+        """Refuse new sessions, let runs finish for `drain_s`, end all if asked; then stop."""
+        self._draining = True
+        until = time.monotonic() + drain_s
+        for session in self.sessions.live():
+            left = until - time.monotonic()
+            if left > 0:
+                await session.wait_for(lambda s: s.state not in ("running", "waiting"), left)
+        if stop_sessions:
+            async with asyncio.TaskGroup() as group:
+                for session in self.sessions.live():
+                    group.create_task(self.destroy(session, bounds.DESTROY_GRACE_DEFAULT_S))
+
+    # --- sessions --------------------------------------------------------------------------
+
+    async def create(self, params: dict[str, Any]) -> SessionInfo:
+        """A session whose endpoint answers. A caller that leaves meanwhile leaves it whole."""
+        if self._draining:
+            raise SidecarError("shutting_down", "the daemon is stopping", "try again in a moment")
+        check_create(params)
+        if twin := self.sessions.by_client_id(params.get("client_id")):
+            await twin.wait_for(lambda s: s.state != "starting", bounds.SESSION_START_S)
+            return twin.info()
+        if len(self.sessions.live()) >= self._config.max_sessions:
+            raise SidecarError(
+                "limit_reached",
+                f"{self._config.max_sessions} sessions are live",
+                "destroy one, or raise max_sessions in config.toml",
+            )
+        try:
+            session = self._write_down(params)
+        except OSError as error:
+            raise SidecarError(
+                "start_failed",
+                f"the session's record cannot be written: {error}",
+                f"is {self.places.state} on a full or read-only disk?",
+                stage="record",
+            ) from error
+        outcome: asyncio.Future[SessionInfo] = asyncio.get_running_loop().create_future()
+        self._background(self._start_for(session, params["env"], outcome))
+        return await asyncio.shield(outcome)
+
+    def _write_down(self, params: dict[str, Any]) -> Session:
+        session_id = str(uuid.uuid4())
+        name = self.sessions.free_name(params.get("name"), Path(params["cwd"]).name)
+        spec = {k: v for k, v in params.items() if k not in ("env", "name")}
+        record = Record(session_id, name, spec, created_at=now_iso())
+        session = Session(record, self.places.session(session_id), self._changed)
+        ensure_private_dir(session.places.directory)
+        record.save(session.places)
+        self.sessions.add(session)
+        return session
+
+    async def _start_for(
+        self, session: Session, env: dict[str, str], outcome: asyncio.Future[SessionInfo]
+    ) -> None:
+        """Start `session` whether or not somebody still waits for the outcome."""
+        try:
+            outcome.set_result(await self._start(session, env))
+        except SidecarError as error:
+            outcome.set_exception(error)
+            outcome.exception()  # the caller may have left: then nobody else looks at it
+
+    async def _start(self, session: Session, env: dict[str, str]) -> SessionInfo:
+        stage = "spawn"
+        try:
+            link = await self._spawn(session)
+            stage = "ready"
+            self._background(session.follow(link))
+            await link.send({"op": "start", "spec": self._specification(session, env)})
+            await session.wait_for(lambda s: s.state != "starting", bounds.SESSION_START_S)
+            if session.state in LIVE - {"starting", "stopping"}:
+                await health.check(session.places.endpoint, session.record.session_id)
+                return session.info()
+            reason = "its worker did not become ready"
+        except (OSError, TimeoutError, health.Unhealthy) as error:
+            reason = f"{type(error).__name__}: {error}"
+        await self._give_up(session)
+        raise SidecarError(
+            "start_failed",
+            f"session {session.record.name} did not start: {reason}",
+            "see log_tail; nothing of it runs any more",
+            stage=stage,
+            exit=session.word["exit"],
+            log_tail=_tail(session.places.worker_log),
+        )
+
+    async def _spawn(self, session: Session) -> ShimLink:
+        """Sockets, log and link for a new shim, and its identity on disk before it may act."""
+        places = session.places
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with ExitStack() as passed:
+            passed.enter_context(theirs)
+            endpoint = passed.enter_context(listen(places.endpoint, bounds.ENDPOINT_BACKLOG))
+            control = passed.enter_context(listen(places.control, bounds.SHIM_BACKLOG))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            worker_log = os.open(places.worker_log, flags, 0o600)
+            passed.callback(os.close, worker_log)
+            pid = await self.forkers.make_shim(
+                [endpoint.fileno(), control.fileno(), theirs.fileno(), worker_log]
+            )
+        session.record.shim = identify(pid)
+        session.record.save(places)
+        return await ShimLink.over(ours)
+
+    def _specification(self, session: Session, env: dict[str, str]) -> dict[str, Any]:
+        """What the worker needs, secrets included; it exists in memory and on the link only."""
+        spec, places = session.record.spec, session.places
+        provider_env, tool_env = environment.split(env, os.environ, session.record.session_id)
+        return {
+            "session_id": session.record.session_id,
+            "cwd": spec["cwd"],
+            "model": spec.get("model"),
+            "system": spec.get("system"),
+            "max_turns": spec["max_turns"],
+            "max_tokens": spec.get("max_tokens", bounds.MAX_TOKENS_DEFAULT),
+            "mode": spec["mode"],
+            "ring_bytes": spec["ring_bytes"],
+            "places": {
+                name: str(getattr(places, name))
+                for name in ("endpoint", "control", "model", "transcript", "ring", "spill", "exit")
+            },
+            "provider_env": provider_env,
+            "tool_env": tool_env,
+        }
+
+    async def _give_up(self, session: Session) -> None:
+        """A failed start leaves no process and no socket; its record and log stay readable."""
+        with suppress(SidecarError):
+            await self._end(session, grace_s=0)
+
+    async def destroy(
+        self, session: Session, grace_s: float, *, purge: bool = False
+    ) -> SessionInfo:
+        """End the session; answers only once its whole tree is gone.
+
+        Raises `SidecarError` (`timed_out`) if something survived; the record stays.
+        """
+        await self._end(session, grace_s)
+        info = session.info()
+        if purge:
+            self.sessions.remove(session)
+            await asyncio.to_thread(shutil.rmtree, session.places.directory)
+        return info
+
+    async def _end(self, session: Session, grace_s: float) -> None:
+        session.record.wanted = "down"
+        session.record.save(session.places)
+        if session.live:
+            with suppress(OSError, TimeoutError):
+                await session.tell({"op": "stop", "grace_s": grace_s})
+            budget = grace_s + bounds.KILL_TREE_S + bounds.SHIM_REPLY_S
+            if not await session.wait_for(lambda s: not s.live, budget):
+                raise SidecarError(
+                    "timed_out",
+                    f"session {session.record.name} did not end within {budget:.0f} s",
+                    "try again; its processes are listed in session.status",
+                )
+        await session.wait_process_gone(bounds.SHIM_REPLY_S)
+        if session.state == "failed" and _left_survivors(session.word):
+            raise SidecarError(
+                "timed_out",
+                f"processes of session {session.record.name} survived SIGKILL",
+                "they run as another user or hang in the kernel; see worker.log",
+            )
+        for path in session.places.sockets:  # a shim that was killed could not remove them
+            path.unlink(missing_ok=True)
+        await session.close_as_ended()
+
+    # --- answers ---------------------------------------------------------------------------
+
+    async def status(self, session: Session) -> dict[str, Any]:
+        """SessionInfo with `resources`, `ring` and `usage`."""
+        return {
+            **session.info(),
+            "resources": await resources.of_tree(session.info()["shim_pid"], session.cpu_mark),
+            "ring": resources.of_ring(session.places.ring),
+            "usage": session.word.get("usage"),
+        }
+
+    async def daemon_status(self) -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            "pid": os.getpid(),
+            "uptime_s": round(time.monotonic() - self._began, 3),
+            "sessions": self.sessions.count_by_state(),
+            "zygote": self.forkers.status(),
+            "resources": await resources.of_process(os.getpid(), self._cpu_mark),
+            "limits": {"max_sessions": self._config.max_sessions},
+            "sandbox": {"level": "none"},
+        }
+
+    def rename(self, session: Session, name: str) -> SessionInfo:
+        self.sessions.require_free(name, but=session)
+        session.record.name = name
+        session.record.save(session.places)
+        self._changed(session)
+        return session.info()
+
+    # --- helpers ---------------------------------------------------------------------------
+
+    def _changed(self, session: Session) -> None:
+        self.on_change(session)
+
+    def _background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` beside the requests. A session is a firewall: its failure ends only it."""
+
+        async def contained() -> None:
+            try:
+                await work
+            except Exception:
+                log.exception("a session's task failed")
+
+        self._tasks.create_task(contained())
+
+
+def _left_survivors(word: Word) -> bool:
+    return word["exit"] is not None and word["exit"]["reason"] == "survivors"
+
+
+def _tail(path: Path) -> str:
+    with suppress(OSError), path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - bounds.LOG_TAIL_BYTES))
+        return file.read().decode(errors="replace")
+    return ""
