@@ -64,3 +64,12 @@ def count_threads() -> int:
     if sys.platform == "linux":
         return sum(1 for _ in Path("/proc/self/task").iterdir())
     return threading.active_count()
+
+
+def is_running(pid: int) -> bool:
+    """Whether our child `pid` has not been collected yet."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

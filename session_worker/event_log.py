@@ -26,6 +26,8 @@ class EventLog:
             self.last_seq = reader.stats().last_seq
         self._bell = asyncio.Event()
         self._bell_due = False
+        self.ended = False
+        """No event will follow: streams end once they have shown the last one."""
 
     def emit(self, kind: str, data: dict[str, Any], run_id: str | None = None) -> int:
         """Append one event; its number."""
@@ -62,14 +64,19 @@ class EventLog:
         return reader
 
     async def wait_beyond(self, seq: int, timeout_s: float) -> bool:
-        """True once an event after `seq` exists; False after `timeout_s`."""
+        """True once an event after `seq` exists or none will; False after `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
-                while self.last_seq <= seq:
+                while self.last_seq <= seq and not self.ended:
                     await self._bell.wait()
         except TimeoutError:
             return False
         return True
+
+    def end(self) -> None:
+        """Let every stream come to its end."""
+        self.ended = True
+        self._bell.set()
 
     def close(self) -> None:
         self._ring.close()

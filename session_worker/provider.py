@@ -51,7 +51,8 @@ def choose_provider(env: Mapping[str, str], model: str | None) -> Provider:
     base_url = env.get("ANTHROPIC_BASE_URL") or None
     wanted = model or env.get("MODEL_ID") or env.get("ANTHROPIC_MODEL")
     if not (key or token or base_url):
-        return Provider(model=wanted or DEMO_MODEL, demo=True)
+        # the address is a name: the client is given a socket instead (`Model.on_socket`)
+        return Provider(wanted or DEMO_MODEL, demo=True, base_url="http://demo", auth_token="demo")
     return Provider(
         model=wanted or DEFAULT_MODEL,
         base_url=base_url,

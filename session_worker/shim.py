@@ -125,12 +125,15 @@ class Shim:
 
     def _on_messages(self, link: LineSocket) -> None:
         for message in link.receive():
-            if "report" in message:
-                self._on_report(message["report"])
-            elif message.get("op") == "start" and self._spec is None:
-                self._start(message["spec"])
-            elif message.get("op") == "stop":
-                self._stop(float(message["grace_s"]))
+            match message:
+                case {"report": report} if link is self._worker:
+                    self._on_report(report)
+                case {"op": "start", "spec": spec} if self._spec is None:
+                    self._start(spec)
+                case {"op": "stop", "grace_s": int() | float() as grace_s}:
+                    self._stop(grace_s)
+                case _:
+                    link.close()  # whoever speaks so is no daemon of ours
 
     def _start(self, spec: dict[str, Any]) -> None:
         self._spec = spec

@@ -42,7 +42,7 @@ def main() -> None:
     grants.redirect_output()
     requests.sendall(encode({"pid": os.getpid()}))
     requests.close()
-    Shim(grants, lambda: warm).run()
+    Shim(grants, lambda: warm if child.is_running(warm[0]) else worker_start.exec_worker()).run()
 
 
 if __name__ == "__main__":

@@ -67,7 +67,9 @@ async def _serve(spec: SessionSpec, link: socket.socket, listener: socket.socket
         _tell_what_to_know(core)
         if spec.provider.demo:
             await stack.enter_async_context(serve_unix(spec.places["model"]))
-        model = Model(spec.provider, spec.places["model"])
+            model = Model.on_socket(spec.provider, spec.places["model"])
+        else:
+            model = Model(spec.provider)
         stack.push_async_callback(model.close)
         agent = Agent(
             spec,
@@ -77,16 +79,22 @@ async def _serve(spec: SessionSpec, link: socket.socket, listener: socket.socket
             model,
             Toolbox(core),
         )
-        runner = web.AppRunner(build_app(core), access_log=None, handle_signals=False)
+        runner = web.AppRunner(
+            build_app(core),
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=bounds.LAST_ANSWERS_S,
+        )
         stack.push_async_callback(runner.cleanup)
         await runner.setup()
         listener.setblocking(False)
-        await web.SockSite(runner, listener, shutdown_timeout=0).start()
+        await web.SockSite(runner, listener).start()
         core.announce()
         async with asyncio.TaskGroup() as group:
             prompts = group.create_task(serve_prompts(agent))
             await stopping.wait()
             await core.stop()
+            log.end()
             prompts.cancel()
 
 

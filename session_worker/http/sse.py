@@ -63,7 +63,7 @@ async def follow(
                 last = batch[-1]
                 after = last.seq if isinstance(last, Record) else last.to_seq
                 yield batch
-            elif to_the_end:
+            elif to_the_end or log.ended:
                 return
             elif not await log.wait_beyond(after, bounds.SSE_KEEPALIVE_S):
                 yield []

@@ -107,6 +107,9 @@ CANCEL_S = 15.0
 WORKER_STOP_S = 4.0
 """A worker told to stop ends its run, flushes and leaves within the default grace."""
 
+LAST_ANSWERS_S = 1.0
+"""Clients of a worker that leaves take the end of their streams within this, or miss it."""
+
 # --- model ---------------------------------------------------------------------------------
 MODEL_CONNECT_S = 5.0
 MODEL_STALL_S = 180.0

@@ -262,3 +262,18 @@ def test_the_agents_routes_and_the_runs_events_answer(daemon: Daemon, work: Path
     health = endpoint.get("/healthz")[1]
     assert health["session_id"] == endpoint.session_id
     assert Path(f"/proc/{health['pid']}").exists()
+
+
+def test_streams_of_a_destroyed_session_end_with_its_last_events(
+    daemon: Daemon, work: Path
+) -> None:
+    endpoint = daemon.session(work)
+    body = run_request("run `touch up; sleep 60`", "stream")
+    with (
+        endpoint.stream("GET", f"/sessions/{endpoint.session_id}/events") as session,
+        endpoint.stream("POST", "/runs", body) as run,
+    ):
+        eventually((work / "up").exists, "the tool runs")
+        daemon.call("session.destroy", session_id=endpoint.session_id)
+        assert list(run)[-1]["type"] == "run.cancelled"
+        assert [e["type"] for e in session][-2:] == ["run_finished", "state"]
