@@ -80,6 +80,7 @@ class Supervisor:
             exited=places.exit.exists(),
         ):
             case Verdict.FORGET:
+                places.unlink_sockets()
                 shutil.rmtree(directory)
                 return
             case Verdict.ENDED | Verdict.LOST:
@@ -264,8 +265,7 @@ class Supervisor:
                 f"processes of session {session.record.name} survived SIGKILL",
                 "they run as another user or hang in the kernel; see worker.log",
             )
-        for path in session.places.sockets:  # a shim that was killed could not remove them
-            path.unlink(missing_ok=True)
+        session.places.unlink_sockets()  # a shim that was killed could not
         await session.close_as_ended()
 
     # --- answers ---------------------------------------------------------------------------

@@ -73,10 +73,6 @@ class SessionPlaces:
         return self._socket("model")
 
     @property
-    def sockets(self) -> tuple[Path, ...]:
-        return (self.endpoint, self.control, self.model)
-
-    @property
     def record(self) -> Path:
         return self.directory / "record.json"
 
@@ -99,6 +95,11 @@ class SessionPlaces:
     @property
     def spill(self) -> Path:
         return self.directory / "spill"
+
+    def unlink_sockets(self) -> None:
+        """Only once nothing of the session lives."""
+        for path in (self.endpoint, self.control, self.model):
+            path.unlink(missing_ok=True)
 
 
 def short_id(session_id: str) -> str:

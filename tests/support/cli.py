@@ -17,10 +17,11 @@ RUN_S = 60
 
 @dataclass(frozen=True)
 class Cli:
-    """Commands on one home, run in `cwd`."""
+    """Commands on one home, run in `cwd`, each with `options` in front."""
 
     home: Path
     cwd: Path
+    options: tuple[str, ...] = ()
 
     def __call__(
         self, *args: str | Path, input: str = "", **environ: str
@@ -58,4 +59,4 @@ class Cli:
         )
 
     def argv(self, *args: str | Path) -> list[str]:
-        return [sys.executable, "-P", "-m", "client.cli", *map(str, args)]
+        return [sys.executable, "-P", "-m", "client.cli", *self.options, *map(str, args)]

@@ -1,0 +1,63 @@
+"""Long fault runs, `make soak`: the daemon is killed at random moments, again and again."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.control import Control
+from tests.support.daemon import Daemon
+from tests.support.endpoint import Endpoint
+from tests.support.processes import eventually, of_home
+
+ROUNDS = 40
+LEGAL = {"idle", "running", "exited", "failed", "lost"}
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
+
+
+def test_a_daemon_killed_in_the_middle_of_creates_leaves_whole_sessions_or_none(
+    own_daemon: Daemon, work: Path
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    moments = random.Random(seed)
+    for _ in range(ROUNDS):
+        control = Control(own_daemon.socket)
+        for number in range(3):
+            params = {"cwd": str(work)}
+            control.send(
+                {"jsonrpc": "2.0", "id": number, "method": "session.create", "params": params}
+            )
+        killer = threading.Timer(moments.uniform(0, 0.3), own_daemon.kill)
+        killer.start()
+        killer.join()
+        control.close()
+        own_daemon.start()
+        for info in settled(own_daemon):
+            if info["state"] == "idle":
+                assert Endpoint(info).prompt("list the files here")["status"] == "completed"
+            own_daemon.call("session.destroy", session_id=info["session_id"], grace_s=1, purge=True)
+        eventually(lambda: strays(own_daemon) == set(), "no process but daemon and zygote")
+        assert list((own_daemon.home / "run" / "s").iterdir()) == []
+
+
+def strays(daemon: Daemon) -> set[int]:
+    status = daemon.call("sidecar.status")
+    ours = {status["pid"], status["zygote"]["pid"]}
+    return {process.pid for process in of_home(daemon.home)} - ours
+
+
+def settled(daemon: Daemon) -> list[dict[str, Any]]:
+    """All sessions, once none is in between."""
+
+    def states() -> list[dict[str, Any]] | None:
+        sessions = daemon.call("session.list", all=True)["sessions"]
+        return [*sessions, {}] if {s["state"] for s in sessions} <= LEGAL else None
+
+    found = eventually(states, "every session is in a legal state")
+    return [session for session in found if session]
