@@ -14,6 +14,9 @@ from session_worker.ring import RingWriter
 from sidecar.protocol.events import now_iso
 from sidecar.protocol.ring import RingReader
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+"""`json.dumps` would build an encoder for every event of a stream."""
+
 
 class EventLog:
     """Single-threaded: everything here runs on the worker's event loop."""
@@ -38,7 +41,7 @@ class EventLog:
             "type": kind,
             "data": data,
         }
-        line = json.dumps(envelope, separators=(",", ":")).encode()
+        line = _encode(envelope).encode()
         if len(line) > self._ring.max_payload:
             line = _cut(envelope, self._ring.max_payload)
         self.last_seq = self._ring.append(line)
@@ -92,13 +95,13 @@ def _cut(envelope: dict[str, Any], limit: int) -> bytes:
             "truncated": True,
             "whole": "transcript",
         }
-        line = json.dumps(cut, separators=(",", ":")).encode()
+        line = _encode(cut).encode()
         if len(line) <= limit:
             return line
         keep //= 2
         if keep == 0:
             cut["data"] = {}
-            return json.dumps(cut, separators=(",", ":")).encode()
+            return _encode(cut).encode()
 
 
 def _shorten(value: Any, keep: int) -> Any:

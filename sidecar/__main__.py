@@ -28,10 +28,6 @@ FAILED = 1
 
 
 def main() -> None:
-    if sys.platform == "win32":
-        sys.exit(
-            "Sidecar needs Unix sockets and processes: it runs on Linux and macOS, not Windows."
-        )
     parser = argparse.ArgumentParser(
         prog="sidecard",
         description="Supervise AI agent sessions, each in a process of its own.",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -180,6 +182,13 @@ def test_each_methods_schema_is_one_and_its_defaults_pass_it(method: Method) -> 
     Draft202012Validator.check_schema(method.schema)
     given = {name: "/tmp" if name == "cwd" else "abcd" for name in method.required}
     Draft202012Validator(method.schema).validate(method.with_defaults(given))
+
+
+def test_windows_is_refused_with_a_clear_word() -> None:
+    code = "import asyncio, sys; sys.platform = 'win32'; import client.cli"
+    refused = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert "Linux and macOS" in refused.stderr
 
 
 def test_the_readme_lists_exactly_the_methods_there_are() -> None:
