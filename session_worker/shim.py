@@ -62,11 +62,11 @@ class Shim:
         self._watch(self._signal_socket(), self._on_signals)
         self._grants.control.setblocking(False)
         self._watch(self._grants.control, self._accept)
-        self._add_link(self._grants.link)
+        birth_link = self._add_link(self._grants.link)
         while self._word["exit"] is None:
             self._wait(self._stop_by)
             process_tree.reap(self._on_reaped)
-            if self._spec is None and not self._links:
+            if self._spec is None and birth_link.closed:
                 return  # the daemon died before it said what to run
             if self._worker_code is not None or self._grace_is_over():
                 self._finish()
@@ -93,6 +93,9 @@ class Shim:
 
     def _wait(self, until: float | None) -> None:
         """Serve what is ready; sleep at most until `until` (monotonic)."""
+        for link in [link for link in self._links if link.closed]:
+            self._selector.unregister(link.sock)
+            self._links.remove(link)
         for link in self._links:
             wanted = selectors.EVENT_WRITE if link.wants_write else 0
             act = self._selector.get_key(link.sock).data
@@ -103,9 +106,6 @@ class Shim:
                 key.data(key.fileobj)
         for link in self._links:
             link.flush()
-        for link in [link for link in self._links if link.closed]:
-            self._selector.unregister(link.sock)
-            self._links.remove(link)
 
     def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):
@@ -195,7 +195,8 @@ class Shim:
         }
         places = (self._spec or {}).get("places", {})
         if places:
-            write_json(Path(places["exit"]), {**self._word["exit"], "word": self._word})
+            with suppress(OSError):  # on a full disk the word must still be told
+                write_json(Path(places["exit"]), {**self._word["exit"], "word": self._word})
             for name in ("endpoint", "control", "model"):
                 Path(places[name]).unlink(missing_ok=True)
         self._tell()

@@ -27,7 +27,7 @@ def take_lock(places: Places) -> int:
         raise SidecarError(
             "forbidden",
             f"a daemon already runs for {places.runtime} (pid {owner})",
-            "use it, stop it with: sidecarctl daemon stop, or set another SIDECAR_HOME",
+            "sidecarctl daemon stop, or another SIDECAR_HOME",
         ) from None
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)

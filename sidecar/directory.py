@@ -70,7 +70,7 @@ class Directory:
         raise SidecarError(
             "session_not_found",
             f"no session {reference!r}",
-            "list them with: sidecarctl session ls -a",
+            "sidecarctl session ls -a",
         )
 
     def page(

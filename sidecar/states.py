@@ -6,8 +6,10 @@ turns `idle → running → idle` into nothing), and the table says so.
 
 from __future__ import annotations
 
-LIVE = frozenset({"starting", "idle", "running", "waiting", "sleeping", "restarting", "stopping"})
-ENDED = frozenset({"exited", "failed", "lost"})
+from sidecar.protocol.methods import ENDED_STATES, LIVE_STATES
+
+LIVE = frozenset(LIVE_STATES)
+ENDED = frozenset(ENDED_STATES)
 
 _UP = frozenset({"idle", "running", "waiting"})
 _DOWN = frozenset({"stopping"}) | ENDED

@@ -10,10 +10,11 @@ from typing import Any
 
 from aiohttp import web
 
-from session_worker import markdown, transcript
+from session_worker import transcript
 from session_worker.http.errors import HttpError
 from session_worker.http.keys import CORE
 from session_worker.http.sse import KEEP_ALIVE, EventStream, follow, sse
+from sidecar.protocol import markdown
 from sidecar.protocol.ring import CursorInFuture, Gap, Record
 
 _TYPE = re.compile(rb'"type":"([a-z_]+)"')

@@ -15,6 +15,7 @@ STATE = "state"
 API_CALL = "api_call"
 NOTICE = "notice"
 TOOL_OUTPUT = "tool_output"
+RESTARTED = "restarted"
 GAP = "gap"
 """Synthesised by readers whose cursor fell out of the ring; never stored."""
 

@@ -13,7 +13,7 @@ from sidecar.protocol import bounds
 Schema = dict[str, Any]
 
 PERMISSION_MODES = ("ask", "accept-edits", "plan", "auto", "bypass")
-STATES = (
+LIVE_STATES = (
     "starting",
     "idle",
     "running",
@@ -21,10 +21,9 @@ STATES = (
     "sleeping",
     "restarting",
     "stopping",
-    "exited",
-    "failed",
-    "lost",
 )
+ENDED_STATES = ("exited", "failed", "lost")
+STATES = LIVE_STATES + ENDED_STATES
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_. -]{0,63}$"
 
 

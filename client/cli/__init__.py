@@ -1,0 +1,5 @@
+"""`sidecarctl`, the command line."""
+
+from client.cli.main import main
+
+__all__ = ["main"]
