@@ -21,7 +21,7 @@ demo: $(INSTALLED) ## one session from start to end in a temporary home, no key 
 	$(BIN)/python -m client.demo
 
 test: $(INSTALLED) ## run the tests, without the soak tests (ARGS=... goes to pytest)
-	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+	$(BIN)/python -m pytest -m "not soak" -n auto --dist loadfile $(ARGS)
 
 soak: $(INSTALLED) ## run the long fault and load tests
 	$(BIN)/python -m pytest -m soak $(ARGS)

@@ -170,9 +170,9 @@ class Forkers:
 
     def status(self) -> dict[str, Any]:
         """For `sidecar.status`: `pid` is null while there is no zygote."""
-        hello = self._zygote_hello or {}
+        hello = self._zygote_hello
         return {
-            "pid": hello.get("pid"),
-            "threads": hello.get("threads"),
-            "ready": bool(hello),
+            "pid": self._zygote and self._zygote.process.pid,
+            "threads": hello and hello["threads"],
+            "ready": hello is not None,
         }

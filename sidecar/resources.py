@@ -21,20 +21,18 @@ _GONE = (psutil.NoSuchProcess, psutil.ZombieProcess)
 class CpuMark:
     """Where the last measurement stood, so that the next tells the load since then."""
 
-    at: float
-    cpu_s: float
+    at: float | None = None
+    cpu_s: float = 0.0
 
-    @classmethod
-    def now(cls) -> CpuMark:
-        return cls(time.monotonic(), 0.0)
+    def percent_since(self, cpu_s: float, age_s: float) -> float:
+        """Load in percent of one core, the first time over the whole `age_s`; moves the mark.
 
-    def percent_since(self, cpu_s: float) -> float:
-        """Load in percent of one core; moves the mark. Processes that ended took their time
-        with them, so it never goes below zero."""
+        Processes that ended took their time with them, so it never goes below zero.
+        """
         now = time.monotonic()
-        used, passed = cpu_s - self.cpu_s, now - self.at
+        used, passed = cpu_s - self.cpu_s, age_s if self.at is None else now - self.at
         self.at, self.cpu_s = now, cpu_s
-        return round(max(0.0, 100 * used / passed), 1) if passed else 0.0
+        return round(max(0.0, 100 * used / passed), 1) if passed > 0 else 0.0
 
 
 async def of_tree(root: int | None, mark: CpuMark) -> dict[str, Any] | None:
@@ -65,7 +63,8 @@ def _sum(processes: list[psutil.Process], mark: CpuMark) -> dict[str, Any]:
     for key in ("rss_bytes", "pss_bytes", "cpu_s", "fds", "threads"):
         values = [row[key] for row in rows]
         total[key] = None if None in values else round(sum(values), 3)
-    return {**total, "cpu_percent": mark.percent_since(total["cpu_s"])}
+    age_s = time.time() - processes[0].create_time()
+    return {**total, "cpu_percent": mark.percent_since(total["cpu_s"], age_s)}
 
 
 def _one(process: psutil.Process) -> dict[str, Any] | None:

@@ -40,7 +40,7 @@ class Session:
         self.places = places
         self.state = "starting"
         self.word: Word = _NO_WORD
-        self.cpu_mark = CpuMark.now()
+        self.cpu_mark = CpuMark()
         self._on_change = on_change
         self._link: ShimLink | None = None
         self._changed = asyncio.Condition()

@@ -52,7 +52,7 @@ class Supervisor:
         self._config = config
         self._tasks = tasks
         self._began = time.monotonic()
-        self._cpu_mark = CpuMark.now()
+        self._cpu_mark = CpuMark()
         self._draining = False
 
     # --- the daemon's own life -------------------------------------------------------------

@@ -25,8 +25,9 @@ def no_process_left() -> Iterator[None]:
     """Orphans become ours, as they become the shim's, and nobody reaps them during the test."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    before = set(psutil.Process().children(recursive=True))  # such as the shared daemon
     yield
-    children = psutil.Process().children(recursive=True)
+    children = [c for c in psutil.Process().children(recursive=True) if c not in before]
     _, left = psutil.wait_procs([child for child in children if not is_zombie(child)], DYING_S)
     for child in left:
         child.kill()
