@@ -36,7 +36,13 @@ class Assembler:
         self._complete = False
 
     def feed(self, event: Event) -> None:
-        """Raises `ModelError` for an in-band `error` event."""
+        """Raises `ModelError` for an in-band `error` event, and for one that breaks the protocol."""
+        try:
+            self._apply(event)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ModelError("protocol_error", f"malformed stream event: {error!r}") from error
+
+    def _apply(self, event: Event) -> None:
         match event.get("type"):
             case "content_block_delta":
                 self._delta(event["index"], event["delta"])

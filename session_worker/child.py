@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from sidecar.protocol import VERSION
+
 CRASHED = 70
 """Exit code for an exception nobody caught (EX_SOFTWARE)."""
 
@@ -64,6 +66,11 @@ def count_threads() -> int:
     if sys.platform == "linux":
         return sum(1 for _ in Path("/proc/self/task").iterdir())
     return threading.active_count()
+
+
+def hello() -> dict[str, object]:
+    """The first word of a zygote or spare, once it has imported everything."""
+    return {"ready": True, "pid": os.getpid(), "threads": count_threads(), "version": VERSION}
 
 
 def is_running(pid: int) -> bool:

@@ -152,7 +152,7 @@ async def _call_model(
             first_event_at = time.monotonic()
         assembler.feed(event)
         if event.get("type") == "message_start":
-            message_id = event["message"]["id"]
+            message_id = event["message"].get("id") or str(uuid.uuid4())
         elif event.get("type") == "content_block_delta":
             _tell_delta(agent, run, event["delta"], message_id)
     message = assembler.message()

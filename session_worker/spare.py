@@ -15,7 +15,6 @@ import sys
 from session_worker import child, worker_start
 from session_worker.grants import Grants
 from session_worker.shim import Shim
-from sidecar.protocol import VERSION
 from sidecar.protocol.framing import encode
 
 
@@ -25,16 +24,7 @@ def main() -> None:
     os.chdir("/")
     os.umask(0o077)
     warm = worker_start.exec_worker()
-    requests.sendall(
-        encode(
-            {
-                "ready": True,
-                "pid": os.getpid(),
-                "threads": child.count_threads(),
-                "version": VERSION,
-            }
-        )
-    )
+    requests.sendall(encode(child.hello()))
     byte, fds, _, _ = socket.recv_fds(requests, 1, Grants.COUNT)
     if not byte:
         return

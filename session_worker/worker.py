@@ -63,7 +63,15 @@ async def _serve(spec: SessionSpec, link: socket.socket, listener: socket.socket
         log = EventLog(spec.places["ring"], spec.ring_bytes)
         stack.callback(log.close)
         core = SessionCore(spec, log, transcript, Reporter(link))
-        transcript.append("session", sync=True, session_id=spec.session_id, cwd=str(spec.cwd))
+        transcript.append(
+            "session",
+            sync=True,
+            session_id=spec.session_id,
+            incarnation=spec.incarnation,
+            cwd=str(spec.cwd),
+            model=spec.provider.model,
+            mode=spec.mode,
+        )
         _tell_what_to_know(core)
         if spec.provider.demo:
             await stack.enter_async_context(serve_unix(spec.places["model"]))

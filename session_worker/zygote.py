@@ -22,7 +22,6 @@ from session_worker.grants import Grants  # noqa: E402
 from session_worker.model import preload  # noqa: E402
 from session_worker.shim import Shim  # noqa: E402
 from session_worker.worker import run_worker  # noqa: E402
-from sidecar.protocol import VERSION  # noqa: E402
 from sidecar.protocol.framing import encode  # noqa: E402
 
 
@@ -33,16 +32,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps dead shims
     preload()
     gc.freeze()  # saves ~50 MB and a ~100 ms pause in every worker (supervision.md §a)
-    requests.sendall(
-        encode(
-            {
-                "ready": True,
-                "pid": os.getpid(),
-                "threads": child.count_threads(),
-                "version": VERSION,
-            }
-        )
-    )
+    requests.sendall(encode(child.hello()))
     while True:
         byte, fds, _, _ = socket.recv_fds(requests, 1, Grants.COUNT)
         if not byte:

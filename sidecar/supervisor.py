@@ -239,11 +239,11 @@ class Supervisor:
         Raises `SidecarError` (`timed_out`) if something survived; the record stays.
         """
         await self._end(session, grace_s)
-        info = session.info()
         if purge:
             self.sessions.remove(session)
-            await asyncio.to_thread(shutil.rmtree, session.places.directory)
-        return info
+            with suppress(FileNotFoundError):  # somebody else purged it meanwhile
+                await asyncio.to_thread(shutil.rmtree, session.places.directory)
+        return session.info()
 
     async def _end(self, session: Session, grace_s: float) -> None:
         session.record.wanted = "down"

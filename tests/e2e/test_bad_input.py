@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.control import CallFailed, Control
-from tests.support.daemon import Daemon, environment
+from tests.support.daemon import Daemon, refused_daemon
 from tests.support.endpoint import Endpoint, run_request
 
 MIB = 1024 * 1024
@@ -117,13 +115,7 @@ def test_a_response_from_a_peer_is_not_answered(daemon: Daemon) -> None:
 
 
 def test_a_second_daemon_in_the_same_home_is_refused_by_name(daemon: Daemon) -> None:
-    second = subprocess.run(
-        [sys.executable, "-m", "sidecar"],
-        env=environment(daemon.home),
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    second = refused_daemon(daemon.home)
     assert second.returncode == 1
     assert "already runs" in second.stderr
     assert f"pid {daemon.call('sidecar.status')['pid']}" in second.stderr
@@ -199,13 +191,7 @@ def test_a_body_over_the_limit_is_refused_and_the_session_lives(daemon: Daemon, 
 
 def test_a_home_whose_directory_others_may_enter_is_refused(home: Path) -> None:
     (home / "run").mkdir(mode=0o755)
-    refused = subprocess.run(
-        [sys.executable, "-m", "sidecar"],
-        env=environment(home),
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    refused = refused_daemon(home)
     assert refused.returncode == 1
     assert "chmod 700" in refused.stderr
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.control import CallFailed, Control
-from tests.support.daemon import Daemon, environment
+from tests.support.daemon import Daemon, refused_daemon
 from tests.support.endpoint import Endpoint
 from tests.support.processes import eventually, is_alive, of_home
 
@@ -221,12 +219,6 @@ def test_sessions_start_by_exec_from_a_warm_spare_where_fork_is_switched_off(
 
 def test_a_bad_config_is_refused_by_the_name_of_the_setting(home: Path) -> None:
     (home / "config.toml").write_text("spwan = 'exec'\n")
-    refused = subprocess.run(
-        [sys.executable, "-m", "sidecar"],
-        env=environment(home),
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    refused = refused_daemon(home)
     assert refused.returncode == 2
     assert "'spwan'" in refused.stderr

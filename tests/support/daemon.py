@@ -86,6 +86,17 @@ class Daemon:
             self.process = None
 
 
+def refused_daemon(home: Path) -> subprocess.CompletedProcess[str]:
+    """A daemon that is expected not to start, and what it said."""
+    return subprocess.run(
+        [sys.executable, "-m", "sidecar"],
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        timeout=STOP_S,
+    )
+
+
 def environment(home: Path, **more: str) -> dict[str, str]:
     """The caller's, with this home and without anybody's model settings."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("ANTHROPIC_", "SIDECAR_"))}

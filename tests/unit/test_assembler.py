@@ -131,6 +131,22 @@ def test_an_error_inside_the_stream_ends_it_with_its_type() -> None:
     assert failure.value.kind == "overloaded_error"
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "content_block_start"},
+        {"type": "content_block_start", "index": 0, "content_block": 7},
+        {"type": "message_start", "message": None},
+        {"type": "message_delta", "delta": "x"},
+        ["no", "event"],
+    ],
+)
+def test_an_event_that_breaks_the_protocol_is_an_error_of_the_model(event: Any) -> None:
+    with pytest.raises(ModelError) as failure:
+        assemble(START, event)
+    assert failure.value.kind == "protocol_error"
+
+
 @pytest.mark.parametrize("events", [[], [START], [STOP], [START, *block(0, text("x"))]])
 def test_a_stream_without_its_end_is_truncated(events: list[dict[str, Any]]) -> None:
     with pytest.raises(ModelError) as failure:
