@@ -36,7 +36,7 @@ class Assembler:
         self._complete = False
 
     def feed(self, event: Event) -> None:
-        """Raises `ModelError` for an in-band `error` event, and for one that breaks the protocol."""
+        """Raises `ModelError` for an `error` event, and for one that breaks the protocol."""
         try:
             self._apply(event)
         except (KeyError, TypeError, AttributeError) as error:
