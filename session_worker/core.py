@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from session_worker.event_log import EventLog
 from session_worker.reporter import Reporter
+from session_worker.restore import CANCEL_ASKED, Restored
 from session_worker.result import AgentLoopResult, Usage
 from session_worker.run import Run
 from session_worker.spec import SessionSpec
@@ -67,6 +69,8 @@ class SessionCore:
 
     def ask_to_cancel(self, run: Run) -> None:
         """Begin to end `run`; a waiting one is over at once."""
+        with suppress(TranscriptFull):
+            self.transcript.append("note", sync=True, run_id=run.run_id, note=CANCEL_ASKED)
         if run in self._waiting:
             self._waiting.remove(run)
             self.finish(run, AgentLoopResult(StopReason.CANCELLED, 0, 0, "", None))
@@ -93,6 +97,26 @@ class SessionCore:
         async with asyncio.timeout(bounds.WORKER_STOP_S):
             await self.cancel_all()
 
+    def take_over(self, restored: Restored) -> None:
+        """Continue what an earlier worker of this session left; call once, before serving."""
+        self.usage, self._context_tokens = restored.usage, restored.context_tokens
+        for run in restored.runs:
+            self._remember(run)
+            if run.result is not None:
+                continue
+            if run.cancel_asked:
+                cancelled = AgentLoopResult(
+                    StopReason.CANCELLED, run.turns, run.tool_calls, "".join(run.output[-1:]), None
+                )
+                self.finish(run, cancelled)
+            else:
+                self._waiting.append(run)
+
+    @property
+    def busy(self) -> bool:
+        """A run is under way or waits."""
+        return self.current is not None or bool(self._waiting)
+
     # --- for the loop ----------------------------------------------------------------------
 
     async def next_run(self) -> Run:
@@ -101,7 +125,7 @@ class SessionCore:
             self._work.clear()
             await self._work.wait()
         run = self._waiting.popleft()
-        run.started_at = now_iso()
+        run.started_at = run.started_at or now_iso()
         self.current = run
         self.log.emit(events.RUN_STARTED, {"run_id": run.run_id}, run.run_id)
         self.set_state("running")
@@ -140,12 +164,8 @@ class SessionCore:
 
     def announce(self) -> None:
         """The first word to the shim: up, and what it is."""
-        self._reporter.report(
-            state=self.state,
-            model=self.spec.provider.model,
-            usage=self._usage(),
-            last_active_at=now_iso(),
-        )
+        self._reporter.report(model=self.spec.provider.model, usage=self._usage())
+        self.set_state(self.state)
 
     def run_info(self) -> dict[str, Any] | None:
         run = self.current

@@ -75,13 +75,19 @@ async def serve_prompts(agent: Agent) -> None:
 
 
 async def run_prompt(agent: Agent, run: Run) -> AgentLoopResult:
-    """One run. Answers a result however it ends; the history it leaves accepts another prompt."""
-    progress = Progress()
-    message_id = str(uuid.uuid4())
-    _emit(agent, run, updates.chunk("user_message_chunk", run.prompt, message_id))
+    """One run. Answers a result however it ends; the history it leaves accepts another prompt.
+
+    A run whose worker died goes on from its last committed message.
+    """
+    progress = Progress(turns=run.turns, tool_calls=run.tool_calls)
     try:
         _close_calls(agent, run, "interrupted, outcome unknown")  # a full disk may have left some
-        agent.conversation.add_prompt([updates.text_block(run.prompt)], run.run_id)
+        if not agent.conversation.holds(run.run_id):
+            _emit(agent, run, updates.chunk("user_message_chunk", run.prompt, str(uuid.uuid4())))
+            agent.conversation.add_prompt([updates.text_block(run.prompt)], run.run_id)
+        elif agent.conversation.is_answered():
+            progress.text = "".join(run.output[-1:])
+            return progress.result(StopReason.FINAL_ANSWER)
         return await _turns(agent, run, progress)
     except asyncio.CancelledError:
         if not run.cancel_asked:
@@ -247,7 +253,7 @@ def _close_calls(
             blocks.append(tool_result(call["id"], otherwise, is_error=True))
             _emit(agent, run, updates.tool_call_ended(call["id"], otherwise, True, {}))
     if blocks:
-        agent.conversation.add_results(blocks, run.run_id)
+        agent.conversation.add_results(blocks, run.run_id, str(agent.tools.shell.cwd))
 
 
 def _emit(agent: Agent, run: Run, update: updates.Update) -> None:

@@ -46,3 +46,12 @@ class AgentLoopResult:
 
     def to_wire(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any]) -> AgentLoopResult:
+        typed: dict[str, Any] = {
+            **wire,
+            "stop_reason": StopReason(wire["stop_reason"]),
+            "usage": Usage(**wire["usage"]),
+        }
+        return cls(**typed)

@@ -25,5 +25,8 @@ class Run:
     finished_seq: int | None = None
     result: AgentLoopResult | None = None
     cancel_asked: bool = False
+    turns: int = 0
+    tool_calls: int = 0
+    """What an earlier worker had done of it; its `started_at` is set then, too."""
     task: asyncio.Task[AgentLoopResult] | None = None
     done: asyncio.Event = field(default_factory=asyncio.Event)

@@ -1,8 +1,9 @@
 """The shim: parent of one session's worker; it runs no agent code and needs no daemon.
 
-It owns the session's listening sockets, starts the worker, keeps the worker's last word and
-passes it to whoever connects, ends the whole tree, and writes the exit record. One select
-loop, one thread, no event loop (supervision.md §0).
+It owns the session's listening sockets, starts the worker, restarts it after a crash, wakes it
+from sleep on the first connection, keeps its last word and passes it to whoever connects, ends the
+whole tree, and writes the exit record. One select loop, one thread, no event loop
+(supervision.md §0).
 
 Links are line streams (`LineSocket`). Daemon to shim: `{"op":"start","spec":{…}}` once, then
 `{"op":"stop","grace_s":s}`. Shim to daemon: `{"word":{…}}` on connecting and after each change.
@@ -12,6 +13,7 @@ Worker to shim: `{"report":{…}}`, members of the word that the worker knows.
 from __future__ import annotations
 
 import os
+import random
 import selectors
 import signal
 import socket
@@ -21,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from session_worker import prctl, process_tree
+from session_worker import child, prctl, process_tree, restart
 from session_worker.grants import Grants
 from session_worker.line_socket import LineSocket
 from session_worker.worker_start import StartWorker, hand_over
@@ -46,6 +48,10 @@ class Shim:
         self._worker: LineSocket | None = None
         self._stop_by: float | None = None
         self._worker_code: int | None = None
+        self._start_at: float | None = None
+        self._crashes: list[float] = []
+        self._was_up = False
+        self._restart_reason: str | None = None
         self._word: dict[str, Any] = {
             "state": "starting",
             "shim_pid": os.getpid(),
@@ -64,12 +70,21 @@ class Shim:
         self._watch(self._grants.control, self._accept)
         birth_link = self._add_link(self._grants.link)
         while self._word["exit"] is None:
-            self._wait(self._stop_by)
+            self._wait(self._stop_by or self._start_at)
             process_tree.reap(self._on_reaped)
             if self._spec is None and birth_link.closed:
                 return  # the daemon died before it said what to run
-            if self._worker_code is not None or self._grace_is_over():
-                self._finish()
+            if self._stop_by is not None:
+                if (
+                    self._word["pid"] is None
+                    or self._worker_code is not None
+                    or self._past(self._stop_by)
+                ):
+                    self._finish("destroyed")
+            elif self._worker_code is not None:
+                self._on_worker_gone(self._worker_code)
+            elif self._start_at is not None and self._past(self._start_at):
+                self._start_worker_now()
         self._linger()
 
     # --- the select loop -------------------------------------------------------------------
@@ -137,16 +152,36 @@ class Shim:
 
     def _start(self, spec: dict[str, Any]) -> None:
         self._spec = spec
+        self._word["incarnation"] = spec["incarnation"]
         prctl.hide_memory()
-        pid, worker = self._start_worker()
-        self._word |= {"pid": pid, "incarnation": 1, "started_at": now_iso()}
-        hand_over(worker, self._grants.endpoint)
-        self._worker = self._add_link(worker)
-        identity = {"incarnation": self._word["incarnation"], "shim_pid": os.getpid()}
-        self._worker.send({**spec, **identity})
+        self._start_worker_now()
+
+    def _start_worker_now(self) -> None:
+        """A new incarnation, or another crash if the system will not have it."""
+        assert self._spec is not None, "a worker is started for a specification"
+        self._start_at = None
+        self._word["incarnation"] += 1
+        try:
+            self._word["pid"], link = self._start_worker()
+        except OSError as error:
+            os.write(2, f"no worker could be started: {error}\n".encode())
+            self._worker_code = child.CRASHED
+            return
+        self._word["started_at"] = now_iso()
+        hand_over(link, self._grants.endpoint)
+        self._worker = self._add_link(link)
+        self._worker.send(
+            {
+                **self._spec,
+                "incarnation": self._word["incarnation"],
+                "restart_reason": self._restart_reason,
+                "shim_pid": os.getpid(),
+            }
+        )
         self._tell()
 
     def _on_report(self, report: dict[str, Any]) -> None:
+        self._was_up = True
         news = {k: v for k, v in report.items() if k in REPORTED}
         if self._stop_by is not None:
             news.pop("state", None)
@@ -157,6 +192,38 @@ class Shim:
         for link in self._links:
             if link is not self._worker:
                 link.tell({"word": self._word})
+
+    # --- a worker that has gone ------------------------------------------------------------
+
+    def _on_worker_gone(self, code: int) -> None:
+        if self._worker is not None:
+            self._on_messages(self._worker)  # its last report may have come with its end
+        asleep = code == 0 and self._word["state"] == "sleeping"
+        self._word |= {"pid": None, "run": None}
+        self._worker_code = None
+        if asleep:
+            self._watch(self._grants.endpoint, self._wake)
+            self._tell()
+            return
+        self._crashes = restart.recent(self._crashes, time.monotonic())
+        pause = restart.back_off(len(self._crashes), random.uniform(0.8, 1.2))
+        # what the crashed one left behind could answer for the new one, or fill the machine
+        if pause is None or not self._was_up or not process_tree.kill_all(self._on_reaped):
+            self._worker_code = code
+            self._finish("worker_crashed")
+            return
+        self._start_at = time.monotonic() + pause
+        self._restart_reason = f"signal {-code}" if code < 0 else f"exit code {code}"
+        self._word["restarts"] += 1
+        self._word["state"] = "restarting"
+        self._tell()
+
+    def _wake(self, endpoint: socket.socket) -> None:
+        """Somebody connects to a sleeping session; the worker will find the connection queued."""
+        self._selector.unregister(endpoint)
+        self._word["state"] = "starting"
+        self._restart_reason = None
+        self._start_worker_now()
 
     # --- the end ---------------------------------------------------------------------------
 
@@ -169,21 +236,20 @@ class Shim:
                 os.kill(self._word["pid"], signal.SIGTERM)
         self._tell()
 
-    def _grace_is_over(self) -> bool:
-        return self._stop_by is not None and time.monotonic() >= self._stop_by
+    @staticmethod
+    def _past(moment: float) -> bool:
+        return time.monotonic() >= moment
 
     def _on_reaped(self, pid: int, code: int) -> None:
         if pid == self._word["pid"]:
             self._worker_code = code
 
-    def _finish(self) -> None:
+    def _finish(self, reason: str) -> None:
         """End what is left of the tree, then write the exit record, then say so."""
         gone = process_tree.kill_all(self._on_reaped)
         code = self._worker_code
-        asked = self._stop_by is not None
-        reason = "destroyed" if asked else "worker_exited" if code == 0 else "worker_crashed"
         self._word |= {
-            "state": "exited" if gone and (asked or code == 0) else "failed",
+            "state": "exited" if gone and reason == "destroyed" else "failed",
             "pid": None,
             "run": None,
             "exit": {

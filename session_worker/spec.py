@@ -15,6 +15,8 @@ class SessionSpec:
 
     session_id: str
     incarnation: int
+    restart_reason: str | None
+    idle_timeout_s: float
     cwd: Path
     system: str | None
     max_turns: int
@@ -30,6 +32,8 @@ class SessionSpec:
         return cls(
             session_id=wire["session_id"],
             incarnation=wire["incarnation"],
+            restart_reason=wire["restart_reason"],
+            idle_timeout_s=wire["idle_timeout_s"],
             cwd=Path(wire["cwd"]),
             system=wire["system"],
             max_turns=wire["max_turns"],

@@ -14,24 +14,23 @@ import socket
 from contextlib import AsyncExitStack
 from typing import Any
 
-from aiohttp import web
-
 from session_worker import prctl
 from session_worker.conversation import Conversation
 from session_worker.core import SessionCore
 from session_worker.demo_model import serve_unix
 from session_worker.event_log import EventLog
-from session_worker.http.app import build_app
+from session_worker.http.door import Door
 from session_worker.loop import Agent, serve_prompts
 from session_worker.model import Model
 from session_worker.permissions import ASKING_MODES, NOTICE
 from session_worker.prompt import system_prompt
 from session_worker.reporter import Reporter
+from session_worker.restore import restore
 from session_worker.spec import SessionSpec
 from session_worker.tools.toolbox import Toolbox
-from session_worker.transcript import Transcript, history, read
+from session_worker.transcript import Transcript, read
 from session_worker.worker_start import take_over
-from sidecar.protocol import bounds
+from sidecar.protocol import bounds, events
 from sidecar.protocol.framing import LineSplitter
 
 
@@ -60,6 +59,7 @@ async def _serve(spec: SessionSpec, link: socket.socket, listener: socket.socket
     async with AsyncExitStack() as stack:
         transcript = Transcript.open(spec.places["transcript"])
         stack.callback(transcript.close)
+        records = list(read(spec.places["transcript"]))
         log = EventLog(spec.places["ring"], spec.ring_bytes)
         stack.callback(log.close)
         core = SessionCore(spec, log, transcript, Reporter(link))
@@ -79,39 +79,39 @@ async def _serve(spec: SessionSpec, link: socket.socket, listener: socket.socket
         else:
             model = Model(spec.provider)
         stack.push_async_callback(model.close)
-        agent = Agent(
-            spec,
-            system_prompt(spec),
-            core,
-            Conversation(transcript, history(read(spec.places["transcript"]))),
-            model,
-            Toolbox(core),
-        )
-        runner = web.AppRunner(
-            build_app(core),
-            access_log=None,
-            handle_signals=False,
-            shutdown_timeout=bounds.LAST_ANSWERS_S,
-        )
-        stack.push_async_callback(runner.cleanup)
-        await runner.setup()
-        listener.setblocking(False)
-        await web.SockSite(runner, listener).start()
+        conversation = Conversation(transcript, records)
+        restored = restore(records)
+        tools = Toolbox(core, restored.cwd or spec.cwd)
+        agent = Agent(spec, system_prompt(spec), core, conversation, model, tools)
+        core.take_over(restored)
+        door = await Door.open(core, listener)
+        stack.push_async_callback(door.close)
         core.announce()
         async with asyncio.TaskGroup() as group:
             prompts = group.create_task(serve_prompts(agent))
-            await stopping.wait()
-            await core.stop()
+            idle = group.create_task(door.wait_idle(spec.idle_timeout_s))
+            stop = group.create_task(stopping.wait())
+            await asyncio.wait((idle, stop), return_when=asyncio.FIRST_COMPLETED)
+            if stop.done():
+                await core.stop()
+            else:
+                core.set_state("sleeping")
             log.end()
-            prompts.cancel()
+            for task in (prompts, idle, stop):
+                task.cancel()
 
 
 def _tell_what_to_know(core: SessionCore) -> None:
     spec = core.spec
+    if spec.restart_reason is not None:
+        restart = {"incarnation": spec.incarnation, "reason": spec.restart_reason}
+        core.log.emit(events.RESTARTED, restart)
+    if core.transcript.torn_bytes:
+        cut = core.transcript.torn_bytes
+        core.notice("warning", f"{cut} bytes of an unfinished record were set aside.")
+    if spec.incarnation > 1:
+        return
     if spec.provider.demo:
         core.notice("info", "Demo model: a script, not an AI; set ANTHROPIC_API_KEY for one.")
     if spec.mode in ASKING_MODES:
         core.notice("warning", NOTICE)
-    if core.transcript.torn_bytes:
-        cut = core.transcript.torn_bytes
-        core.notice("warning", f"{cut} bytes of an unfinished record were set aside.")

@@ -34,6 +34,9 @@ def build(supervisor: Supervisor) -> dict[str, Callable[..., Awaitable[Any]]]:
         session = find(p["session_id"])
         return await supervisor.destroy(session, p["grace_s"], purge=p["purge"])
 
+    async def resume(_: Connection, p: Params) -> Any:
+        return await supervisor.resume(find(p["session_id"]), p["env"])
+
     async def rename(_: Connection, p: Params) -> Any:
         return supervisor.rename(find(p["session_id"]), p["name"])
 
@@ -82,6 +85,7 @@ def build(supervisor: Supervisor) -> dict[str, Callable[..., Awaitable[Any]]]:
         "session.status": status,
         "session.list": list_sessions,
         "session.destroy": destroy,
+        "session.resume": resume,
         "session.rename": rename,
         "session.output": read_output,
         "session.subscribe": subscribe,

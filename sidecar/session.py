@@ -87,6 +87,11 @@ class Session:
         except (OSError, ValueError, KeyError):
             await self._become("lost", self.word | {"pid": None, "run": None})
 
+    async def begin_again(self) -> None:
+        """Resumed: no process yet, and what was known of the session stays known."""
+        gone = {key: _NO_WORD[key] for key in ("shim_pid", "pid", "started_at", "exit")}
+        await self._become("starting", self.word | gone)
+
     async def close_as_ended(self) -> None:
         """A destroyed session is `exited`, whatever ended it first."""
         if self.state != "exited":

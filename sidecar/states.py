@@ -1,7 +1,8 @@
 """The states of a session and which may follow which. A table; a missing pair raises.
 
-Reports are snapshots where the latest wins, so a state may be skipped on the way (a short run
-turns `idle → running → idle` into nothing), and the table says so.
+Shims report snapshots where the latest wins, so a state may be skipped on the way (a short run
+turns `idle → running → idle` into nothing, a nap into `idle → starting`): any state of a session
+that is up may follow any other. What never happens is a way back from an end but by `resume`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,10 @@ from sidecar.protocol.methods import ENDED_STATES, LIVE_STATES
 LIVE = frozenset(LIVE_STATES)
 ENDED = frozenset(ENDED_STATES)
 
-_UP = frozenset({"idle", "running", "waiting"})
-_DOWN = frozenset({"stopping"}) | ENDED
+_UP = LIVE - {"stopping"}
 
 NEXT: dict[str, frozenset[str]] = {
-    "starting": _UP | _DOWN,
-    "idle": _UP | _DOWN | {"sleeping", "restarting"},
-    "running": _UP | _DOWN | {"restarting"},
-    "waiting": _UP | _DOWN | {"restarting"},
-    "sleeping": _UP | _DOWN | {"starting"},
-    "restarting": _UP | _DOWN,
+    **dict.fromkeys(_UP, LIVE | ENDED),
     "stopping": ENDED,
     "exited": frozenset({"starting"}),
     "failed": frozenset({"starting", "exited"}),

@@ -18,7 +18,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from sidecar import environment, health, resources
+from sidecar import environment, faults, health, resources
 from sidecar.adopt import Verdict, judge
 from sidecar.config import Config
 from sidecar.control_socket import listen
@@ -116,18 +116,11 @@ class Supervisor:
 
     async def create(self, params: dict[str, Any]) -> SessionInfo:
         """A session whose endpoint answers. A caller that leaves meanwhile leaves it whole."""
-        if self._draining:
-            raise SidecarError("shutting_down", "the daemon is stopping", "try again in a moment")
         check_create(params)
         if twin := self.sessions.by_client_id(params.get("client_id")):
             await twin.wait_for(lambda s: s.state != "starting", bounds.SESSION_START_S)
             return twin.info()
-        if len(self.sessions.live()) >= self._config.max_sessions:
-            raise SidecarError(
-                "limit_reached",
-                f"{self._config.max_sessions} sessions are live",
-                "destroy one, or raise max_sessions in config.toml",
-            )
+        self._admit()
         try:
             session = self._write_down(params)
         except OSError as error:
@@ -137,9 +130,32 @@ class Supervisor:
                 f"is {self.places.state} on a full or read-only disk?",
                 stage="record",
             ) from error
-        outcome: asyncio.Future[SessionInfo] = asyncio.get_running_loop().create_future()
-        self._background(self._start_for(session, params["env"], outcome))
-        return await asyncio.shield(outcome)
+        faults.reach("record_written")
+        return await self._start_whole(session, params["env"])
+
+    async def resume(self, session: Session, env: dict[str, str]) -> SessionInfo:
+        """Bring an ended session up again from its transcript; a live one is up already."""
+        if session.live:
+            await session.wait_for(lambda s: s.state != "starting", bounds.SESSION_START_S)
+            return session.info()
+        self._admit()
+        self.sessions.require_free(session.record.name, but=session)
+        session.record.wanted = "up"
+        session.record.save(session.places)
+        session.places.exit.unlink(missing_ok=True)
+        await session.begin_again()
+        return await self._start_whole(session, env)
+
+    def _admit(self) -> None:
+        """Raises `SidecarError` when no session may start now."""
+        if self._draining:
+            raise SidecarError("shutting_down", "the daemon is stopping", "try again in a moment")
+        if len(self.sessions.live()) >= self._config.max_sessions:
+            raise SidecarError(
+                "limit_reached",
+                f"{self._config.max_sessions} sessions are live",
+                "destroy one, or raise max_sessions in config.toml",
+            )
 
     def _write_down(self, params: dict[str, Any]) -> Session:
         session_id = str(uuid.uuid4())
@@ -152,6 +168,12 @@ class Supervisor:
         self.sessions.add(session)
         return session
 
+    async def _start_whole(self, session: Session, env: dict[str, str]) -> SessionInfo:
+        """Start `session`, to its end also when the caller leaves meanwhile."""
+        outcome: asyncio.Future[SessionInfo] = asyncio.get_running_loop().create_future()
+        self._background(self._start_for(session, env, outcome))
+        return await asyncio.shield(outcome)
+
     async def _start_for(
         self, session: Session, env: dict[str, str], outcome: asyncio.Future[SessionInfo]
     ) -> None:
@@ -160,7 +182,12 @@ class Supervisor:
             outcome.set_result(await self._start(session, env))
         except SidecarError as error:
             outcome.set_exception(error)
-            outcome.exception()  # the caller may have left: then nobody else looks at it
+        except Exception:
+            log.exception("session %s did not start", session.record.session_id)
+            outcome.set_exception(
+                SidecarError("internal_error", "the start failed inside the daemon", "daemon.log")
+            )
+        outcome.exception()  # the caller may have left: then nobody else looks at it
 
     async def _start(self, session: Session, env: dict[str, str]) -> SessionInfo:
         stage = "spawn"
@@ -169,7 +196,9 @@ class Supervisor:
             stage = "ready"
             self._background(session.follow(link))
             await link.send({"op": "start", "spec": self._specification(session, env)})
+            faults.reach("specification_sent")
             await session.wait_for(lambda s: s.state != "starting", bounds.SESSION_START_S)
+            faults.reach("session_ready")
             if session.state in LIVE - {"starting", "stopping"}:
                 await health.check(session.places.endpoint, session.record.session_id)
                 return session.info()
@@ -198,11 +227,14 @@ class Supervisor:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             worker_log = os.open(places.worker_log, flags, 0o600)
             passed.callback(os.close, worker_log)
+            faults.reach("sockets_bound")
             pid = await self.forkers.make_shim(
                 [endpoint.fileno(), control.fileno(), theirs.fileno(), worker_log]
             )
+        faults.reach("shim_forked")
         session.record.shim = identify(pid)
         session.record.save(places)
+        faults.reach("identity_written")
         return await ShimLink.over(ours)
 
     def _specification(self, session: Session, env: dict[str, str]) -> dict[str, Any]:
@@ -218,6 +250,8 @@ class Supervisor:
             "max_tokens": spec.get("max_tokens", bounds.MAX_TOKENS_DEFAULT),
             "mode": spec["mode"],
             "ring_bytes": spec["ring_bytes"],
+            "idle_timeout_s": spec["idle_timeout_s"],
+            "incarnation": session.word["incarnation"],
             "places": {
                 name: str(getattr(places, name))
                 for name in ("endpoint", "control", "model", "transcript", "ring", "spill", "exit")
@@ -248,9 +282,11 @@ class Supervisor:
     async def _end(self, session: Session, grace_s: float) -> None:
         session.record.wanted = "down"
         session.record.save(session.places)
+        faults.reach("end_wanted")
         if session.live:
             with suppress(OSError, TimeoutError):
                 await session.tell({"op": "stop", "grace_s": grace_s})
+                faults.reach("stop_sent")
             budget = grace_s + bounds.KILL_TREE_S + bounds.SHIM_REPLY_S
             if not await session.wait_for(lambda s: not s.live, budget):
                 raise SidecarError(

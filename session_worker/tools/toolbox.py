@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from session_worker import permissions, updates
@@ -20,10 +21,10 @@ TOOLS: Sequence[ToolSpec[Any]] = (BASH,)
 class Toolbox:
     """Frozen for the session: a changed tool list would break the prompt cache."""
 
-    def __init__(self, core: SessionCore) -> None:
+    def __init__(self, core: SessionCore, cwd: Path) -> None:
         self._core = core
         self._specs = {spec.name: spec for spec in TOOLS}
-        self._shell = Shell(core.spec.cwd)
+        self.shell = Shell(cwd)
         self.schemas = [tool_schema(spec) for spec in TOOLS]
         core.spec.places["spill"].mkdir(mode=0o700, exist_ok=True)
 
@@ -73,7 +74,7 @@ class Toolbox:
         return ToolContext(
             call_id=call_id,
             root=spec.cwd,
-            shell=self._shell,
+            shell=self.shell,
             env=spec.tool_env,
             spill_dir=spec.places["spill"],
             emit_output=emit_output,

@@ -66,11 +66,42 @@ CONNECT_S = 5.0
 """Connecting to a Unix socket of ours on this machine."""
 DAEMON_START_S = 15.0
 """`sidecarctl` waits this long for a daemon it started to answer `sidecar.ping`."""
+DAEMON_LOG_BYTES = 4 * MIB
+"""daemon.log before it is rotated: weeks of a daemon that writes a line per incident."""
+DAEMON_LOGS_KEPT = 2
+"""Rotated ones beside it, so that the start of a trouble is still there at its end."""
+NOTIFY_S = 1.0
+"""A service manager takes our datagram at once; a hung one must not hang us."""
 LOG_TAIL_BYTES = 4 * KIB
 """End of worker.log shown in `start_failed`."""
 LINK_BACKLOG_BYTES = 256 * KIB
 """Unsent state pushes a link keeps; latest wins, so more is never needed."""
 
+LIMIT_WATCH_S = 1.0
+"""Between two looks of a shim at its tree: 3 ms of CPU for 50 processes (docs/limits.md)."""
+LIMIT_CONFIRM_S = 0.05
+"""From a look over a limit to the one that confirms it: fork to exec takes a millisecond."""
+LIMIT_DATA_FACTOR = 4
+"""Of memory_bytes is what one process may map: thread stacks and arenas that an innocent program
+never touches count here, so that the watch, which has a name for it, comes first."""
+LIMIT_MEMORY_MIN_BYTES = 128 * MIB
+"""Least memory_bytes: a worker that was not forked is 90 MB of its own, alone and idle."""
+ADMISSION_RESERVE_BYTES = 256 * MIB
+"""Left to everybody else when a session is admitted: below this, desktops start to thrash."""
+ADMISSION_SESSION_BYTES = 64 * MIB
+"""What a new session is taken to need: 17 MB forked, shim included, and its first command."""
+RESTART_FIRST_S = 0.05
+"""Pause after the first crash of a worker; it doubles with each further one."""
+RESTART_MAX_S = 30.0
+RESTART_WINDOW_S = 300.0
+"""Crashes older than this are forgiven."""
+RESTART_CRASHES_MAX = 6
+"""As many crashes within the window end the session: something is broken for good."""
+IDLE_TICK_S = 1.0
+"""How often a worker looks whether it is idle. Ticks are counted, not clocks compared: a worker
+that was stopped for two minutes has not been idle for two minutes."""
+HTTP_KEEPALIVE_S = 15.0
+"""An open connection keeps a worker awake, so those that ask nothing are closed after this."""
 SHIM_RETRY_S = 1.0
 """Before a lost link to a living shim is made again."""
 ENDPOINT_BACKLOG = 128
@@ -150,6 +181,8 @@ SPILL_BYTES = 512 * MIB
 """All spill files of a session together; the oldest are dropped first."""
 
 # --- client --------------------------------------------------------------------------------
+SERVICE_COMMAND_S = 100.0
+"""One command of `daemon install`: above the 90 s that systemd gives a start or a stop."""
 CALL_S = 330.0
 """A control call as the client waits for it: above the longest destroy grace."""
 STREAM_IDLE_S = 60.0

@@ -146,6 +146,12 @@ METHODS: dict[str, Method] = {
             ("session_id",),
         ),
         Method(
+            "session.resume",
+            "bring an ended session up again from its transcript, same id",
+            {"session_id": _ID, "env": _ENV},
+            ("session_id",),
+        ),
+        Method(
             "session.rename",
             "give the session another name",
             {"session_id": _ID, "name": _NAME},

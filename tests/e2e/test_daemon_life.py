@@ -138,21 +138,6 @@ def test_the_same_client_id_gets_the_same_session(own_daemon: Daemon, work: Path
     assert len(own_daemon.call("session.list")["sessions"]) == 1
 
 
-def test_a_killed_worker_is_reported_with_its_signal(own_daemon: Daemon, work: Path) -> None:
-    info = own_daemon.create(work)
-    os.kill(info["pid"], signal.SIGKILL)
-    failed = eventually(
-        lambda: (
-            (s := own_daemon.call("session.status", session_id=info["session_id"]))["exit"] and s
-        ),
-        "the daemon has the exit record",
-    )
-    assert failed["state"] == "failed"
-    assert failed["exit"]["signal"] == signal.SIGKILL
-    assert failed["exit"]["reason"] == "worker_crashed"
-    assert not Path(info["endpoint"]["socket"]).exists()
-
-
 def test_a_killed_shim_takes_its_worker_along_and_the_session_is_lost(
     own_daemon: Daemon, work: Path
 ) -> None:

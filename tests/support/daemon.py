@@ -45,12 +45,12 @@ class Daemon:
     def session(self, cwd: Path, **params: Any) -> Endpoint:
         return Endpoint(self.create(cwd, **params))
 
-    def start(self, preexec: str = ":") -> None:
+    def start(self, preexec: str = ":", **env: str) -> None:
         """`preexec` is a shell command that prepares the process, such as `ulimit`."""
         with (self.home / "daemon.log").open("ab") as log:
             self.process = subprocess.Popen(
                 ["bash", "-c", f'{preexec} && exec "$0" -m sidecar', sys.executable],
-                env=environment(self.home),
+                env=environment(self.home, **env),
                 stderr=log,
             )
         eventually(lambda: self._answers(), "the daemon answers")

@@ -24,7 +24,7 @@ def test_neighbours_of_one_role_become_one_message_results_first(tmp_path: Path)
     talk.add_prompt([text("go")], "r1")
     talk.add_assistant([CALL], "r1")
     assert talk.open_calls() == [CALL]
-    talk.add_results([tool_result("toolu_1", "cancelled by user", is_error=True)], "r1")
+    talk.add_results([tool_result("toolu_1", "cancelled by user", is_error=True)], "r1", "/")
     assert talk.open_calls() == []
     talk.add_prompt([text("next")], "r2")
     assert [m["role"] for m in talk.for_request()] == ["user", "assistant", "user"]
@@ -35,7 +35,7 @@ def test_blank_text_and_empty_messages_are_not_sent(tmp_path: Path) -> None:
     talk = conversation(tmp_path)
     talk.add_prompt([text("go")], "r1")
     talk.add_assistant([text(" \n"), CALL], "r1")
-    talk.add_results([tool_result("toolu_1", "ok", is_error=False)], "r1")
+    talk.add_results([tool_result("toolu_1", "ok", is_error=False)], "r1", "/")
     talk.add_assistant([text("")], "r1")
     talk.add_prompt([text("next")], "r2")
     assert talk.for_request()[1]["content"] == [CALL]
