@@ -111,6 +111,13 @@ class Sidecar:
         params = {"session_id": session_id, "grace_s": grace_s, "purge": purge}
         return await self._call("session.destroy", params)
 
+    async def resume(self, session_id: str, env: dict[str, str] | None = None) -> Session:
+        """An ended session up again from its transcript; without `env` as for `create`."""
+        if env is None:
+            env = session_env((), find_env_file(None, places(os.environ).config.parent), os.environ)
+        params = {"session_id": session_id, "env": env}
+        return Session(self, await self._call("session.resume", params))
+
     async def rename(self, session_id: str, name: str) -> SessionInfo:
         return await self._call("session.rename", {"session_id": session_id, "name": name})
 

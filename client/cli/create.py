@@ -27,16 +27,22 @@ def create_arguments(parser: argparse.ArgumentParser) -> None:
     add("--system", metavar="TEXT|@FILE", help="system prompt")
     add("--max-turns", type=int, metavar="N", help=f"default: {bounds.MAX_TURNS_DEFAULT}")
     add("--max-tokens", type=int, metavar="N", help="of one answer of the model")
-    add(
+    env_arguments(parser)
+    add("--ring", type=int, dest="ring_bytes", metavar="BYTES", help="size of the event buffer")
+    add("--client-id", metavar="KEY", help="repeating a create with this key makes nothing new")
+
+
+def env_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--env",
         action="append",
         default=[],
         metavar="K[=V]",
         help="a variable of the session, repeatable; K alone takes the value it has here",
     )
-    add("--env-file", type=Path, metavar="FILE", help="default: .env beside the configuration")
-    add("--ring", type=int, dest="ring_bytes", metavar="BYTES", help="size of the event buffer")
-    add("--client-id", metavar="KEY", help="repeating a create with this key makes nothing new")
+    parser.add_argument(
+        "--env-file", type=Path, metavar="FILE", help="default: .env beside the configuration"
+    )
 
 
 async def create_session(context: Context, sidecar: Sidecar) -> Session:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from datetime import UTC, datetime
 from typing import Any
 
 from client.cli import exit_codes
 from client.cli.context import Command, Context, id_argument
-from client.cli.create import create_arguments, create_session, show_notices
+from client.cli.create import (
+    create_arguments,
+    create_session,
+    env_arguments,
+    show_notices,
+)
 from client.errors import UsageError
+from client.settings import find_env_file, session_env
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.methods import STATES
+from sidecar.protocol.paths import places
 from sidecar.protocol.session_info import SessionInfo
 
 _FORMATS = ("table", "json", "jsonl", "name")
@@ -60,6 +68,15 @@ async def _show(context: Context) -> int:
 async def _rename(context: Context) -> int:
     async with context.connect() as sidecar:
         _show_info(context, await sidecar.rename(context.args.id, context.args.name))
+    return exit_codes.OK
+
+
+async def _resume(context: Context) -> int:
+    args = context.args
+    env_file = find_env_file(args.env_file, places(os.environ).config.parent)
+    env = session_env(args.env, env_file, os.environ)
+    async with context.connect() as sidecar:
+        _show_info(context, (await sidecar.resume(args.id, env)).info)
     return exit_codes.OK
 
 
@@ -130,6 +147,11 @@ def _create_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt", metavar="TEXT", help="start a run with it, and do not wait")
 
 
+def _resume_arguments(parser: argparse.ArgumentParser) -> None:
+    id_argument(parser)
+    env_arguments(parser)
+
+
 def _ls_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-a", "--all", action="store_true", help="ended sessions too")
     parser.add_argument("--state", choices=STATES)
@@ -162,6 +184,9 @@ COMMANDS = {
     ),
     "session ls": Command("list sessions", _ls, _ls_arguments, formats=_FORMATS),
     "session show": Command("one session, with its resources", _show, id_argument),
+    "session resume": Command(
+        "bring an ended session up again", _resume, _resume_arguments, formats=_FORMATS
+    ),
     "session rename": Command("give a session another name", _rename, _rename_arguments),
     "session destroy": Command(
         "end sessions and all their processes",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cli import Cli
 from tests.support.daemon import Daemon
 from tests.support.processes import eventually, of_home
 
@@ -86,3 +87,9 @@ def work(tmp_path: Path) -> Path:
     path = tmp_path / "work"
     path.mkdir()
     return path
+
+
+@pytest.fixture
+def cli(daemon: Daemon, work: Path) -> Cli:
+    """`sidecarctl` on the shared daemon; it must not start another should that one vanish."""
+    return Cli(daemon.home, work, ("--no-start",))

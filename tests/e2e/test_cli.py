@@ -20,11 +20,6 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
 @pytest.fixture
-def cli(daemon: Daemon, work: Path) -> Cli:
-    return Cli(daemon.home, work, ("--no-start",))
-
-
-@pytest.fixture
 def lonely(home: Path, work: Path) -> Cli:
     """Without a daemon."""
     return Cli(home, work)
