@@ -70,7 +70,7 @@ class Supervisor:
         try:
             record = Record.load(places)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            log.warning("%s holds no record of ours and is left alone: %s", directory, error)
+            self._set_aside(directory, error)
             return
         session = Session(record, places, self._changed)
         match judge(
@@ -93,6 +93,13 @@ class Supervisor:
                 self._background(session.follow())
                 self._background(self._finish_stop(session))
         self.sessions.add(session)
+
+    def _set_aside(self, path: Path, error: Exception) -> None:
+        """Keep what is no record of ours for a person to look at, out of everybody's way."""
+        ensure_private_dir(self.places.set_aside)
+        target = self.places.set_aside / f"{path.name}.{time.time_ns()}"
+        log.warning("%s holds no record of ours (%r); moved to %s", path, error, target)
+        path.rename(target)
 
     async def _finish_stop(self, session: Session) -> None:
         await session.wait_for(lambda s: s.word["shim_pid"] is not None, bounds.ADOPT_S)
@@ -325,7 +332,13 @@ class Supervisor:
             "resources": await resources.of_process(os.getpid(), self._cpu_mark),
             "limits": {"max_sessions": self._config.max_sessions},
             "sandbox": {"level": "none"},
+            "set_aside": self._list_set_aside(),
         }
+
+    def _list_set_aside(self) -> list[str]:
+        if not self.places.set_aside.exists():
+            return []
+        return sorted(str(path) for path in self.places.set_aside.iterdir())
 
     def rename(self, session: Session, name: str) -> SessionInfo:
         self.sessions.require_free(name, but=session)

@@ -42,6 +42,11 @@ class Places:
     def sessions(self) -> Path:
         return self.state / "sessions"
 
+    @property
+    def set_aside(self) -> Path:
+        """Session directories whose record nobody understands."""
+        return self.state / "set-aside"
+
     def session(self, session_id: str) -> SessionPlaces:
         return SessionPlaces(self.sessions / session_id, self.runtime / "s", session_id)
 

@@ -107,13 +107,21 @@ def test_an_ended_session_is_still_shown_by_the_next_daemon(own_daemon: Daemon, 
     assert output["events"][-1]["type"] == "state"
 
 
-def test_a_foreign_file_among_the_sessions_harms_nobody(own_daemon: Daemon, work: Path) -> None:
+def test_what_is_no_record_is_set_aside_by_name_and_harms_nobody(
+    own_daemon: Daemon, work: Path
+) -> None:
+    kept = own_daemon.create(work)
     own_daemon.terminate()
     sessions = own_daemon.home / "state" / "sessions"
-    (sessions / "not-a-session").mkdir(mode=0o700)
-    (sessions / "not-a-session" / "record.json").write_text("{ torn")
+    for name, record in (("torn", "{ torn"), ("list", "[]"), ("future", '{"v": 99}')):
+        (sessions / name).mkdir(mode=0o700)
+        (sessions / name / "record.json").write_text(record)
     (sessions / "stray.txt").write_text("x")
     own_daemon.start()
+    aside = [Path(p) for p in own_daemon.call("sidecar.status")["set_aside"]]
+    assert sorted(p.name.split(".")[0] for p in aside) == ["future", "list", "stray", "torn"]
+    assert all(p.exists() for p in aside)
+    assert [p.name for p in sessions.iterdir()] == [kept["session_id"]]
     assert own_daemon.create(work)["state"] == "idle"
 
 
