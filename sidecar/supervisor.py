@@ -10,21 +10,19 @@ import asyncio
 import logging
 import os
 import shutil
-import socket
 import time
 import uuid
 from collections.abc import Callable, Coroutine
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sidecar import environment, faults, health, resources
+from sidecar import faults, health, resources
 from sidecar.adopt import Verdict, judge
 from sidecar.config import Config
-from sidecar.control_socket import listen
 from sidecar.directory import Directory
 from sidecar.forker import Forkers
-from sidecar.identity import identify, is_alive
+from sidecar.identity import is_alive
 from sidecar.protocol import VERSION, bounds
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.events import now_iso
@@ -34,7 +32,8 @@ from sidecar.record import Record
 from sidecar.request import check_create
 from sidecar.resources import CpuMark
 from sidecar.session import Session
-from sidecar.shim_link import ShimLink, Word
+from sidecar.shim_link import Word
+from sidecar.starting import log_tail, spawn, specification
 from sidecar.states import LIVE
 
 log = logging.getLogger(__name__)
@@ -199,10 +198,10 @@ class Supervisor:
     async def _start(self, session: Session, env: dict[str, str]) -> SessionInfo:
         stage = "spawn"
         try:
-            link = await self._spawn(session)
+            link = await spawn(session, self.forkers)
             stage = "ready"
             self._background(session.follow(link))
-            await link.send({"op": "start", "spec": self._specification(session, env)})
+            await link.send({"op": "start", "spec": specification(session, env)})
             faults.reach("specification_sent")
             await session.wait_for(lambda s: s.state != "starting", bounds.SESSION_START_S)
             faults.reach("session_ready")
@@ -219,53 +218,8 @@ class Supervisor:
             "see log_tail; nothing of it runs any more",
             stage=stage,
             exit=session.word["exit"],
-            log_tail=_tail(session.places.worker_log),
+            log_tail=log_tail(session.places.worker_log),
         )
-
-    async def _spawn(self, session: Session) -> ShimLink:
-        """Sockets, log and link for a new shim, and its identity on disk before it may act."""
-        places = session.places
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        with ExitStack() as passed:
-            passed.enter_context(theirs)
-            endpoint = passed.enter_context(listen(places.endpoint, bounds.ENDPOINT_BACKLOG))
-            control = passed.enter_context(listen(places.control, bounds.SHIM_BACKLOG))
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-            worker_log = os.open(places.worker_log, flags, 0o600)
-            passed.callback(os.close, worker_log)
-            faults.reach("sockets_bound")
-            pid = await self.forkers.make_shim(
-                [endpoint.fileno(), control.fileno(), theirs.fileno(), worker_log]
-            )
-        faults.reach("shim_forked")
-        session.record.shim = identify(pid)
-        session.record.save(places)
-        faults.reach("identity_written")
-        return await ShimLink.over(ours)
-
-    def _specification(self, session: Session, env: dict[str, str]) -> dict[str, Any]:
-        """What the worker needs, secrets included; it exists in memory and on the link only."""
-        spec, places = session.record.spec, session.places
-        provider_env, tool_env = environment.split(env, os.environ, session.record.session_id)
-        return {
-            "session_id": session.record.session_id,
-            "cwd": spec["cwd"],
-            "model": spec.get("model"),
-            "system": spec.get("system"),
-            "max_turns": spec["max_turns"],
-            "max_tokens": spec.get("max_tokens", bounds.MAX_TOKENS_DEFAULT),
-            "mode": spec["mode"],
-            "ring_bytes": spec["ring_bytes"],
-            "idle_timeout_s": spec["idle_timeout_s"],
-            "incarnation": session.word["incarnation"],
-            "places": {
-                name: str(getattr(places, name))
-                for name in ("endpoint", "control", "model", "transcript", "ring", "spill", "exit")
-            },
-            "provider_env": provider_env,
-            "tool_env": tool_env,
-        }
 
     async def _give_up(self, session: Session) -> None:
         """A failed start leaves no process and no socket; its record and log stay readable."""
@@ -366,10 +320,3 @@ class Supervisor:
 
 def _left_survivors(word: Word) -> bool:
     return word["exit"] is not None and word["exit"]["reason"] == "survivors"
-
-
-def _tail(path: Path) -> str:
-    with suppress(OSError), path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - bounds.LOG_TAIL_BYTES))
-        return file.read().decode(errors="replace")
-    return ""

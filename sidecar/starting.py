@@ -1,0 +1,72 @@
+"""What a new shim is given: sockets, log, link, and over the link its specification."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from sidecar import environment, faults
+from sidecar.control_socket import listen
+from sidecar.forker import Forkers
+from sidecar.identity import identify
+from sidecar.protocol import bounds
+from sidecar.session import Session
+from sidecar.shim_link import ShimLink
+
+
+async def spawn(session: Session, forkers: Forkers) -> ShimLink:
+    """Sockets, log and link for a new shim, and its identity on disk before it may act."""
+    places = session.places
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ExitStack() as passed:
+        passed.enter_context(theirs)
+        endpoint = passed.enter_context(listen(places.endpoint, bounds.ENDPOINT_BACKLOG))
+        control = passed.enter_context(listen(places.control, bounds.SHIM_BACKLOG))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        worker_log = os.open(places.worker_log, flags, 0o600)
+        passed.callback(os.close, worker_log)
+        faults.reach("sockets_bound")
+        pid = await forkers.make_shim(
+            [endpoint.fileno(), control.fileno(), theirs.fileno(), worker_log]
+        )
+    faults.reach("shim_forked")
+    session.record.shim = identify(pid)
+    session.record.save(places)
+    faults.reach("identity_written")
+    return await ShimLink.over(ours)
+
+
+def specification(session: Session, env: dict[str, str]) -> dict[str, Any]:
+    """What the worker needs, secrets included; it exists in memory and on the link only."""
+    spec, places = session.record.spec, session.places
+    provider_env, tool_env = environment.split(env, os.environ, session.record.session_id)
+    return {
+        "session_id": session.record.session_id,
+        "cwd": spec["cwd"],
+        "model": spec.get("model"),
+        "system": spec.get("system"),
+        "max_turns": spec["max_turns"],
+        "max_tokens": spec.get("max_tokens", bounds.MAX_TOKENS_DEFAULT),
+        "mode": spec["mode"],
+        "ring_bytes": spec["ring_bytes"],
+        "idle_timeout_s": spec["idle_timeout_s"],
+        "incarnation": session.word["incarnation"],
+        "places": {
+            name: str(getattr(places, name))
+            for name in ("endpoint", "control", "model", "transcript", "ring", "spill", "exit")
+        },
+        "provider_env": provider_env,
+        "tool_env": tool_env,
+    }
+
+
+def log_tail(path: Path) -> str:
+    """The end of a log, for the error that a failed start is."""
+    with suppress(OSError), path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - bounds.LOG_TAIL_BYTES))
+        return file.read().decode(errors="replace")
+    return ""
