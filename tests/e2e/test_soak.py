@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,8 @@ from tests.support.endpoint import Endpoint
 from tests.support.processes import eventually, of_home
 
 ROUNDS = 40
+STOPPED_S = 120
+"""Longer than every bound between our processes, as a laptop's lid is."""
 LEGAL = {"idle", "running", "exited", "failed", "lost"}
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
@@ -61,3 +66,32 @@ def settled(daemon: Daemon) -> list[dict[str, Any]]:
 
     found = eventually(states, "every session is in a legal state")
     return [session for session in found if session]
+
+
+def test_two_minutes_of_sigstop_end_nothing_put_nothing_to_sleep_and_repeat_no_run(
+    own_daemon: Daemon, work: Path
+) -> None:
+    infos = [own_daemon.create(work, idle_timeout_s=60) for _ in range(2)]
+    runs = [
+        Endpoint(info).prompt("run `echo once >> log; until [ -e go ]; do sleep 1; done`", "async")
+        for info in infos
+    ]
+    eventually(lambda: (work / "log").exists(), "the tools run")
+    assert own_daemon.process is not None
+    stopped = [infos[0]["pid"], infos[1]["shim_pid"], own_daemon.process.pid]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(STOPPED_S)
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    (work / "go").touch()
+    for info, run in zip(infos, runs, strict=True):
+        endpoint = Endpoint(info)
+        eventually(
+            lambda e=endpoint, r=run: e.get(f"/runs/{r['run_id']}")[1]["status"] == "completed",
+            "the run goes on",
+        )
+        after = own_daemon.call("session.status", session_id=info["session_id"])
+        assert (after["pid"], after["shim_pid"]) == (info["pid"], info["shim_pid"])
+        assert (after["restarts"], after["state"]) == (0, "idle")
+    assert (work / "log").read_text() == "once\n" * 2

@@ -254,3 +254,14 @@ def test_a_stopped_worker_is_neither_restarted_nor_put_to_sleep(daemon: Daemon, 
     assert endpoint.prompt("list the files here")["status"] == "completed"
     after = status(daemon, endpoint)
     assert (after["pid"], after["restarts"]) == (pid, 0)
+
+
+def test_a_sleeper_is_adopted_asleep_and_wakes_for_its_client(
+    own_daemon: Daemon, work: Path
+) -> None:
+    endpoint = own_daemon.session(work, idle_timeout_s=0.2)
+    eventually(lambda: status(own_daemon, endpoint)["state"] == "sleeping", "it sleeps")
+    own_daemon.kill()
+    own_daemon.start()
+    eventually(lambda: status(own_daemon, endpoint)["state"] == "sleeping", "adopted asleep")
+    assert endpoint.prompt("list the files here")["status"] == "completed"
