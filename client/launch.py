@@ -68,7 +68,9 @@ async def ensure_daemon(environ: Mapping[str, str]) -> Connection:
         else:
             break
     with where.daemon_log.open("rb") as log:
-        log.seek(max(log_began, log.seek(0, os.SEEK_END) - bounds.LOG_TAIL_BYTES))
+        end = log.seek(0, os.SEEK_END)
+        began = log_began if log_began <= end else 0  # rotated meanwhile
+        log.seek(max(began, end - bounds.LOG_TAIL_BYTES))
         tail = log.read().decode(errors="replace")
     raise SidecarError(
         "start_failed",

@@ -4,7 +4,7 @@ import os
 import socket
 import sys
 
-from session_worker import prctl
+from sidecar.protocol import prctl
 
 if __name__ == "__main__":
     # before the slow imports: a spare that is dismissed meanwhile must take us with it

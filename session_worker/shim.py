@@ -23,11 +23,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from session_worker import child, prctl, process_tree, restart
+from session_worker import child, process_tree, restart
 from session_worker.grants import Grants
+from session_worker.limits import Limits, Watch
 from session_worker.line_socket import LineSocket
+from session_worker.worker_log import WorkerLog
 from session_worker.worker_start import StartWorker, hand_over
-from sidecar.protocol import bounds
+from sidecar.protocol import bounds, prctl
 from sidecar.protocol.events import now_iso
 from sidecar.protocol.files import write_json
 from sidecar.protocol.peer import is_ours
@@ -43,14 +45,17 @@ class Shim:
         self._grants = grants
         self._start_worker = start_worker
         self._selector = selectors.DefaultSelector()
+        self._log = WorkerLog()
         self._links: list[LineSocket] = []
         self._spec: dict[str, Any] | None = None
         self._worker: LineSocket | None = None
         self._stop_by: float | None = None
         self._worker_code: int | None = None
         self._start_at: float | None = None
+        self._limits = Watch(Limits())
         self._crashes: list[float] = []
         self._was_up = False
+        self._falls_asleep = False
         self._restart_reason: str | None = None
         self._word: dict[str, Any] = {
             "state": "starting",
@@ -68,24 +73,34 @@ class Shim:
         self._watch(self._signal_socket(), self._on_signals)
         self._grants.control.setblocking(False)
         self._watch(self._grants.control, self._accept)
+        self._selector.register(self._log.reader, selectors.EVENT_READ, self._copy_log)
         birth_link = self._add_link(self._grants.link)
         while self._word["exit"] is None:
-            self._wait(self._stop_by or self._start_at)
+            self._wait(self._next_moment())
             process_tree.reap(self._on_reaped)
             if self._spec is None and birth_link.closed:
                 return  # the daemon died before it said what to run
-            if self._stop_by is not None:
-                if (
-                    self._word["pid"] is None
-                    or self._worker_code is not None
-                    or self._past(self._stop_by)
-                ):
-                    self._finish("destroyed")
-            elif self._worker_code is not None:
-                self._on_worker_gone(self._worker_code)
-            elif self._start_at is not None and self._past(self._start_at):
-                self._start_worker_now()
+            self._act()
         self._linger()
+
+    def _next_moment(self) -> float | None:
+        """When something is due without anybody asking for it (monotonic)."""
+        moments = (self._stop_by or self._start_at, self._limits.due)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def _act(self) -> None:
+        """The one step that follows from what is known now."""
+        over = self._limits.look(self._word["pid"])
+        if self._stop_by is not None:
+            down = self._word["pid"] is None or self._worker_code is not None
+            if down or over is not None or self._past(self._stop_by):
+                self._finish("destroyed")
+        elif over is not None:
+            self._finish(over)
+        elif self._worker_code is not None:
+            self._on_worker_gone(self._worker_code)
+        elif self._start_at is not None and self._past(self._start_at):
+            self._start_worker_now()
 
     # --- the select loop -------------------------------------------------------------------
 
@@ -122,6 +137,9 @@ class Shim:
         for link in self._links:
             link.flush()
 
+    def _copy_log(self, _: object = None) -> None:
+        self._log.copy(Path(self._spec["places"]["worker_log"]) if self._spec else None)
+
     def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):
             connection, _ = listener.accept()
@@ -152,6 +170,7 @@ class Shim:
 
     def _start(self, spec: dict[str, Any]) -> None:
         self._spec = spec
+        self._limits = Watch(Limits.from_wire(spec["limits"]))
         self._word["incarnation"] = spec["incarnation"]
         prctl.hide_memory()
         self._start_worker_now()
@@ -168,7 +187,7 @@ class Shim:
             self._worker_code = child.CRASHED
             return
         self._word["started_at"] = now_iso()
-        hand_over(link, self._grants.endpoint)
+        hand_over(link, self._grants.endpoint, self._log.writer)
         self._worker = self._add_link(link)
         self._worker.send(
             {
@@ -183,8 +202,10 @@ class Shim:
     def _on_report(self, report: dict[str, Any]) -> None:
         self._was_up = True
         news = {k: v for k, v in report.items() if k in REPORTED}
-        if self._stop_by is not None:
-            news.pop("state", None)
+        if "state" in news:
+            self._falls_asleep = news["state"] == "sleeping"
+        if self._falls_asleep or self._stop_by is not None:
+            news.pop("state", None)  # it sleeps once its process has gone
         self._word |= news
         self._tell()
 
@@ -198,10 +219,11 @@ class Shim:
     def _on_worker_gone(self, code: int) -> None:
         if self._worker is not None:
             self._on_messages(self._worker)  # its last report may have come with its end
-        asleep = code == 0 and self._word["state"] == "sleeping"
+        asleep, self._falls_asleep = code == 0 and self._falls_asleep, False
         self._word |= {"pid": None, "run": None}
         self._worker_code = None
         if asleep:
+            self._word["state"] = "sleeping"
             self._watch(self._grants.endpoint, self._wake)
             self._tell()
             return
@@ -247,6 +269,7 @@ class Shim:
     def _finish(self, reason: str) -> None:
         """End what is left of the tree, then write the exit record, then say so."""
         gone = process_tree.kill_all(self._on_reaped)
+        self._copy_log()
         code = self._worker_code
         self._word |= {
             "state": "exited" if gone and reason == "destroyed" else "failed",

@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 
-from session_worker import child, worker_start
+from session_worker import child, oom, worker_start
 from session_worker.grants import Grants
 from session_worker.shim import Shim
 from sidecar.protocol.framing import encode
@@ -23,7 +23,8 @@ def main() -> None:
     requests = socket.socket(fileno=int(sys.argv[1]))
     os.chdir("/")
     os.umask(0o077)
-    warm = worker_start.exec_worker()
+    score = oom.own_score()
+    warm = worker_start.exec_worker(score)
     requests.sendall(encode(child.hello()))
     byte, fds, _, _ = socket.recv_fds(requests, 1, Grants.COUNT)
     if not byte:
@@ -32,7 +33,9 @@ def main() -> None:
     grants.redirect_output()
     requests.sendall(encode({"pid": os.getpid()}))
     requests.close()
-    Shim(grants, lambda: warm if child.is_running(warm[0]) else worker_start.exec_worker()).run()
+    Shim(
+        grants, lambda: warm if child.is_running(warm[0]) else worker_start.exec_worker(score)
+    ).run()
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ import socket
 from contextlib import AsyncExitStack
 from typing import Any
 
-from session_worker import prctl
 from session_worker.conversation import Conversation
 from session_worker.core import SessionCore
 from session_worker.demo_model import serve_unix
 from session_worker.event_log import EventLog
 from session_worker.http.door import Door
+from session_worker.limits import Limits, apply_rlimits
 from session_worker.loop import Agent, serve_prompts
 from session_worker.model import Model
 from session_worker.permissions import ASKING_MODES, NOTICE
@@ -30,7 +30,7 @@ from session_worker.spec import SessionSpec
 from session_worker.tools.toolbox import Toolbox
 from session_worker.transcript import Transcript, read
 from session_worker.worker_start import take_over
-from sidecar.protocol import bounds, events
+from sidecar.protocol import bounds, events, prctl
 from sidecar.protocol.framing import LineSplitter
 
 
@@ -41,6 +41,7 @@ def run_worker(link: socket.socket) -> None:
     prctl.die_with_parent(wire["shim_pid"])
     prctl.hide_memory()
     prctl.set_name("sidecar-worker")
+    apply_rlimits(Limits.from_wire(wire["limits"]))
     logging.basicConfig(format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")
     asyncio.run(_serve(SessionSpec.from_wire(wire), link, listener))
 

@@ -11,34 +11,36 @@ import socket
 import sys
 from collections.abc import Callable
 
-from session_worker import child
+from session_worker import child, oom
 
 StartWorker = Callable[[], tuple[int, socket.socket]]
 """Starts a worker; answers its pid and the shim's end of its link. Raises OSError."""
 
 
-def fork_worker(worker: Callable[[socket.socket], None]) -> tuple[int, socket.socket]:
-    """A worker forked from this image, which must have one thread."""
+def fork_worker(
+    worker: Callable[[socket.socket], None], score: int | None
+) -> tuple[int, socket.socket]:
+    """A worker forked from this image, which must have one thread; `score` is our `oom` one."""
     ours, theirs = socket.socketpair()
-    with theirs:
+    with theirs, oom.workers_first(score):
         pid = child.fork(lambda: worker(theirs), keep={theirs.fileno()})
     return pid, ours
 
 
-def exec_worker() -> tuple[int, socket.socket]:
+def exec_worker(score: int | None) -> tuple[int, socket.socket]:
     """A fresh interpreter. It imports at once, and only then asks for its session."""
     ours, theirs = socket.socketpair()
-    with theirs:
+    with theirs, oom.workers_first(score):
         theirs.set_inheritable(True)
         argv = [sys.executable, "-P", "-m", "session_worker", str(theirs.fileno())]
         pid = os.posix_spawn(sys.executable, argv, os.environ)
     return pid, ours
 
 
-def hand_over(link: socket.socket, listener: socket.socket) -> None:
-    """Pass the listening socket and our log; the socket stays open here, so that clients queue
-    while no worker runs."""
-    socket.send_fds(link, [b"\n"], [listener.fileno(), 1])
+def hand_over(link: socket.socket, listener: socket.socket, log: int) -> None:
+    """Pass the listening socket and where output goes; the socket stays open here, so that clients
+    queue while no worker runs."""
+    socket.send_fds(link, [b"\n"], [listener.fileno(), log])
 
 
 def take_over(link: socket.socket) -> socket.socket:

@@ -17,11 +17,12 @@ import signal  # noqa: E402
 import socket  # noqa: E402
 import sys  # noqa: E402
 
-from session_worker import child, prctl, worker_start  # noqa: E402
+from session_worker import child, oom, worker_start  # noqa: E402
 from session_worker.grants import Grants  # noqa: E402
 from session_worker.model import preload  # noqa: E402
 from session_worker.shim import Shim  # noqa: E402
 from session_worker.worker import run_worker  # noqa: E402
+from sidecar.protocol import prctl  # noqa: E402
 from sidecar.protocol.framing import encode  # noqa: E402
 
 
@@ -56,7 +57,8 @@ def _shim(fds: list[int]) -> None:
     grants.redirect_output()
     os.setsid()
     os.chdir("/")
-    Shim(grants, lambda: worker_start.fork_worker(run_worker)).run()
+    score = oom.own_score()
+    Shim(grants, lambda: worker_start.fork_worker(run_worker, score)).run()
 
 
 if __name__ == "__main__":

@@ -8,13 +8,16 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from sidecar import log, systemd
 from sidecar.config import Config, load
 from sidecar.control_socket import listen, take_lock
 from sidecar.handlers import build
-from sidecar.protocol import VERSION, bounds
+from sidecar.protocol import VERSION, bounds, prctl
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.framing import encode
 from sidecar.protocol.methods import SESSION_CHANGED
@@ -35,10 +38,9 @@ def main() -> None:
     )
     parser.add_argument("--version", action="version", version=f"sidecar {VERSION}")
     parser.parse_args()
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    os.umask(0o077)
     try:
+        inherited = systemd.listen_fds()
         where = places(os.environ)
         ensure_private_dir(where.runtime)
         lock = take_lock(where)
@@ -46,8 +48,10 @@ def main() -> None:
     except SidecarError as error:
         print(f"sidecard: {error.message}\ntry: {error.hint}", file=sys.stderr)  # noqa: T201
         sys.exit(FAILED if error.code == "forbidden" else MISUSED)
+    log.set_up(where.daemon_log, bounds.DAEMON_LOG_BYTES, bounds.DAEMON_LOGS_KEPT)
+    prctl.become_subreaper()  # before the first child: what a dead shim leaves comes to us
     try:
-        asyncio.run(_serve(where, config))
+        asyncio.run(_serve(where, config, inherited))
     finally:
         os.close(lock)
 
@@ -56,9 +60,9 @@ class _Stop(Exception):
     """Ends the daemon's task group; its tasks are cancelled, the sessions are not its tasks."""
 
 
-async def _serve(where: Places, config: Config) -> None:
+async def _serve(where: Places, config: Config, inherited: socket.socket | None) -> None:
+    """Until told to stop. An `inherited` listener is its manager's: its path outlives us."""
     loop = asyncio.get_running_loop()
-    os.umask(0o077)
     try:
         async with asyncio.TaskGroup() as tasks:
             supervisor = Supervisor(where, config, tasks)
@@ -66,20 +70,47 @@ async def _serve(where: Places, config: Config) -> None:
             supervisor.on_change = lambda session: _announce(server, session)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, supervisor.stop_asked.set)
+            hang_up = _on_hang_up(where, supervisor, server.serving)
+            loop.add_signal_handler(signal.SIGHUP, hang_up)
             loop.add_signal_handler(signal.SIGCHLD, supervisor.forkers.reap)
             await supervisor.start()
-            listener = listen(where.control_socket, bounds.CONTROL_BACKLOG)
-            inode = where.control_socket.stat().st_ino
+            listener = inherited or listen(where.control_socket, bounds.CONTROL_BACKLOG)
+            inode = None if inherited else where.control_socket.stat().st_ino
             tasks.create_task(server.serve(listener))
-            logging.info("pid %d listens on %s", os.getpid(), where.control_socket)
+            await server.serving.wait()
+            logging.info("pid %d listens on %s", os.getpid(), listener.getsockname())
+            systemd.notify("READY=1")
             await supervisor.stop_asked.wait()
+            systemd.notify("STOPPING=1")
             _unlink_if_ours(where.control_socket, inode)
             raise _Stop
     except* _Stop:
         logging.info("stopped; sessions that were live go on")
 
 
-def _unlink_if_ours(path: Path, inode: int) -> None:
+def _on_hang_up(
+    where: Places, supervisor: Supervisor, serving: asyncio.Event
+) -> Callable[[], None]:
+    """What SIGHUP does: reload the settings, or stop with the terminal that is gone."""
+    had_terminal = os.isatty(0)
+
+    def act() -> None:
+        if had_terminal and not os.isatty(0):
+            supervisor.stop_asked.set()
+            return
+        systemd.notify_reloading()
+        try:
+            supervisor.reconfigure(load(where.config))
+            logging.info("settings reloaded")
+        except SidecarError as error:
+            logging.error("the settings stay as they were: %s", error.message)
+        if serving.is_set():
+            systemd.notify("READY=1")
+
+    return act
+
+
+def _unlink_if_ours(path: Path, inode: int | None) -> None:
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_ino == inode:
             path.unlink()

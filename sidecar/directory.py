@@ -28,6 +28,9 @@ class Directory:
     def live(self) -> list[Session]:
         return [s for s in self._by_id.values() if s.live]
 
+    def ended(self) -> list[Session]:
+        return [s for s in self._by_id.values() if not s.live]
+
     def count_by_state(self) -> dict[str, int]:
         return dict(Counter(s.state for s in self._by_id.values()))
 

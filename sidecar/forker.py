@@ -17,7 +17,7 @@ from typing import Any
 
 from sidecar import environment
 from sidecar.identity import identify, wait_ended
-from sidecar.protocol import bounds
+from sidecar.protocol import bounds, process_tree
 from sidecar.protocol.errors import SidecarError
 
 log = logging.getLogger(__name__)
@@ -98,12 +98,28 @@ class Forkers:
         self._zygote: Forker | None = None
         self._zygote_hello: dict[str, Any] | None = None
         self._settled = asyncio.Event()
+        self._switched = asyncio.Event()
         self._spare: Forker | None = None
         self._turn = asyncio.Lock()
         self._children: list[subprocess.Popen[bytes]] = []
 
+    def switch(self, spawn: str) -> None:
+        """How the next sessions start; the shims there are go on."""
+        if self._by_fork != (spawn == "fork"):
+            self._by_fork = not self._by_fork
+            self._settled.clear()
+            self._switched.set()
+
     async def keep_ready(self) -> None:
         """Keep a zygote, or one warm spare, until cancelled; then let them go."""
+        while True:
+            async with asyncio.TaskGroup() as kept:
+                keeping = kept.create_task(self._keep_ready())
+                await self._switched.wait()
+                self._switched.clear()
+                keeping.cancel()
+
+    async def _keep_ready(self) -> None:
         try:
             if self._by_fork:
                 while True:
@@ -115,6 +131,7 @@ class Forkers:
             for forker in (self._zygote, self._spare):
                 if forker is not None:
                     forker.dismiss()
+            self._spare = None
 
     async def _live_with_a_zygote(self) -> None:
         zygote = self._zygote = self._start(ZYGOTE)
@@ -164,8 +181,14 @@ class Forkers:
         self._children.append(forker.process)
         return forker
 
+    def pids(self) -> set[int]:
+        """Zygotes and spares that have not been collected, also one that became a shim."""
+        return {child.pid for child in self._children}
+
     def reap(self) -> None:
-        """Collect ended children; called on SIGCHLD."""
+        """Collect ended children, also inherited ones: shims of a dead zygote, orphans of a dead
+        shim. Called on SIGCHLD."""
+        process_tree.reap(lambda _pid, _code: None)
         self._children = [child for child in self._children if child.poll() is None]
 
     def status(self) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
+from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
 
 
@@ -25,15 +27,38 @@ def check_create(params: dict[str, Any]) -> None:
     for name, what in _NOT_YET.items():
         if params[name]:
             raise _invalid(f"{name}: {what} not part of this version", f"leave {name} out")
+    _check_limits(params["limits"])
 
+
+def _check_limits(limits: dict[str, Any]) -> None:
+    if unkept := sorted(set(limits) - set(LIMITS_ENFORCED_BY)):
+        raise _invalid(f"limits.{unkept[0]}: nobody enforces it in this version", "leave it out")
+    least = bounds.LIMIT_MEMORY_MIN_BYTES
+    if limits.get("memory_bytes", least) < least:
+        raise _invalid(
+            f"limits.memory_bytes must leave room for the session itself: at least {least}",
+            "leave it out for no limit",
+        )
+
+
+def limits_report(limits: dict[str, Any]) -> dict[str, Any]:
+    """`limits` of session.status: what was asked, and beside it how each is enforced."""
+    return {**limits, "enforced_by": {name: LIMITS_ENFORCED_BY[name] for name in limits}}
+
+
+LIMITS_ENFORCED_BY = {
+    "memory_bytes": "rlimit+watch" if sys.platform == "linux" else "watch",
+    "processes": "watch",
+    "cpu_s": "watch",
+}
+"""A limit that is not here is refused: one that nobody enforces must not look kept."""
 
 _NOT_YET = {
     "mcp_servers": "MCP servers are",
     "programmatic_tools": "programmatic tool calling is",
     "tcp": "the TCP endpoint is",
-    "limits": "resource limits are",
 }
-"""Accepted by the schema, refused here: a limit that nobody enforces must not look kept."""
+"""Accepted by the schema, refused here: a promise that nobody keeps must not look kept."""
 
 
 def _invalid(message: str, hint: str) -> SidecarError:

@@ -62,11 +62,13 @@ class ControlServer:
     def __init__(self, methods: Mapping[str, Any]) -> None:
         self._methods = methods
         self.connections: set[Connection] = set()
+        self.serving = asyncio.Event()
         self._conversations: set[asyncio.Task[Any]] = set()
 
     async def serve(self, listener: socket.socket) -> None:
         """Until cancelled; then every conversation ends."""
         server = await asyncio.start_server(self._on_connect, sock=listener)
+        self.serving.set()
         try:
             await asyncio.Event().wait()
         finally:

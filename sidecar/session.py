@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from sidecar.identity import is_alive, wait_ended
+from sidecar.identity import wait_ended
 from sidecar.protocol import bounds
 from sidecar.protocol.events import now_iso
 from sidecar.protocol.files import read_json
@@ -52,7 +52,7 @@ class Session:
     # --- following the shim ----------------------------------------------------------------
 
     async def follow(self, link: ShimLink | None = None) -> None:
-        """Take the shim's words until it has ended, through `link` first; then settle.
+        """Take the shim's words until it has ended, through `link` first.
 
         A lost link to a living shim is made again: not answering in time is no proof of death.
         """
@@ -68,11 +68,8 @@ class Session:
                     await self._take(word)
                 self._link.close()
                 self._link = None
-            if not self.live or not is_alive(shim):
-                break
-            await asyncio.sleep(bounds.SHIM_RETRY_S)
-        if self.live:
-            await self.settle()
+            if not self.live or await self.wait_process_gone(bounds.SHIM_RETRY_S):
+                return
 
     async def _connect(self) -> ShimLink | None:
         try:

@@ -53,11 +53,21 @@ def specification(session: Session, env: dict[str, str]) -> dict[str, Any]:
         "max_tokens": spec.get("max_tokens", bounds.MAX_TOKENS_DEFAULT),
         "mode": spec["mode"],
         "ring_bytes": spec["ring_bytes"],
+        "limits": spec["limits"],
         "idle_timeout_s": spec["idle_timeout_s"],
         "incarnation": session.word["incarnation"],
         "places": {
             name: str(getattr(places, name))
-            for name in ("endpoint", "control", "model", "transcript", "ring", "spill", "exit")
+            for name in (
+                "endpoint",
+                "control",
+                "model",
+                "transcript",
+                "ring",
+                "spill",
+                "worker_log",
+                "exit",
+            )
         },
         "provider_env": provider_env,
         "tool_env": tool_env,

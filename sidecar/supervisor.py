@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sidecar import faults, health, resources
+from sidecar import admission, faults, health, orphans, resources
 from sidecar.adopt import Verdict, judge
 from sidecar.config import Config
 from sidecar.directory import Directory
@@ -29,10 +29,10 @@ from sidecar.protocol.events import now_iso
 from sidecar.protocol.paths import Places, ensure_private_dir
 from sidecar.protocol.session_info import SessionInfo
 from sidecar.record import Record
-from sidecar.request import check_create
+from sidecar.request import check_create, limits_report
 from sidecar.resources import CpuMark
 from sidecar.session import Session
-from sidecar.shim_link import Word
+from sidecar.shim_link import ShimLink, Word
 from sidecar.starting import log_tail, spawn, specification
 from sidecar.states import LIVE
 
@@ -62,6 +62,7 @@ class Supervisor:
             ensure_private_dir(directory)
         for directory in sorted(self.places.sessions.iterdir()):
             await self._take_over(directory)
+        await self._end_orphans(*self.sessions.ended())
         self._background(self.forkers.keep_ready())
 
     async def _take_over(self, directory: Path) -> None:
@@ -87,9 +88,9 @@ class Supervisor:
                 if record.wanted == "down":
                     await session.close_as_ended()
             case Verdict.ADOPT:
-                self._background(session.follow())
+                self._background(self._follow(session))
             case Verdict.FINISH_STOP:
-                self._background(session.follow())
+                self._background(self._follow(session))
                 self._background(self._finish_stop(session))
         self.sessions.add(session)
 
@@ -100,10 +101,34 @@ class Supervisor:
         log.warning("%s holds no record of ours (%r); moved to %s", path, error, target)
         path.rename(target)
 
+    async def _follow(self, session: Session, link: ShimLink | None = None) -> None:
+        """Know what the shim says until it has ended. If that was without a last word, end what
+        it left before the session counts as lost, for then it may be started again."""
+        await session.follow(link)
+        if session.live:
+            await self._end_orphans(session)
+            await session.settle()
+
+    async def _end_orphans(self, *ended: Session) -> bool:
+        """False if something survived."""
+        gone = await orphans.end({s.record.session_id for s in ended}, self._our_children)
+        if not gone:
+            log.error("orphans of ended sessions survive SIGKILL")
+        return gone
+
+    def _our_children(self) -> set[int]:
+        shims = (s.record.shim for s in self.sessions.live())
+        return self.forkers.pids() | {shim.pid for shim in shims if shim is not None}
+
     async def _finish_stop(self, session: Session) -> None:
         await session.wait_for(lambda s: s.word["shim_pid"] is not None, bounds.ADOPT_S)
         with suppress(SidecarError):
             await self._end(session, bounds.DESTROY_GRACE_DEFAULT_S)
+
+    def reconfigure(self, config: Config) -> None:
+        """`config` from now on; sessions that live are not touched."""
+        self._config = config
+        self.forkers.switch(config.spawn)
 
     async def shutdown(self, *, stop_sessions: bool, drain_s: float) -> None:
         """Refuse new sessions, let runs finish for `drain_s`, end all if asked; then stop."""
@@ -156,12 +181,15 @@ class Supervisor:
         """Raises `SidecarError` when no session may start now."""
         if self._draining:
             raise SidecarError("shutting_down", "the daemon is stopping", "try again in a moment")
-        if len(self.sessions.live()) >= self._config.max_sessions:
-            raise SidecarError(
-                "limit_reached",
-                f"{self._config.max_sessions} sessions are live",
-                "destroy one, or raise max_sessions in config.toml",
-            )
+        live = self.sessions.live()
+        starting = sum(session.state == "starting" for session in live)
+        if refusal := admission.verdict(
+            len(live),
+            self._config.max_sessions,
+            admission.available_bytes(),
+            admission.need_bytes(starting),
+        ):
+            raise refusal
 
     def _write_down(self, params: dict[str, Any]) -> Session:
         session_id = str(uuid.uuid4())
@@ -200,7 +228,7 @@ class Supervisor:
         try:
             link = await spawn(session, self.forkers)
             stage = "ready"
-            self._background(session.follow(link))
+            self._background(self._follow(session, link))
             await link.send({"op": "start", "spec": specification(session, env)})
             faults.reach("specification_sent")
             await session.wait_for(lambda s: s.state != "starting", bounds.SESSION_START_S)
@@ -256,7 +284,8 @@ class Supervisor:
                     "try again; its processes are listed in session.status",
                 )
         await session.wait_process_gone(bounds.SHIM_REPLY_S)
-        if session.state == "failed" and _left_survivors(session.word):
+        told = session.state == "failed" and _left_survivors(session.word)
+        if told or (session.state == "lost" and not await self._end_orphans(session)):
             raise SidecarError(
                 "timed_out",
                 f"processes of session {session.record.name} survived SIGKILL",
@@ -271,6 +300,7 @@ class Supervisor:
         """SessionInfo with `resources`, `ring` and `usage`."""
         return {
             **session.info(),
+            "limits": limits_report(session.record.spec["limits"]),
             "resources": await resources.of_tree(session.info()["shim_pid"], session.cpu_mark),
             "ring": resources.of_ring(session.places.ring),
             "usage": session.word.get("usage"),

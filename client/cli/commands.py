@@ -1,8 +1,15 @@
 """Every command of `sidecarctl`."""
 
-from client.cli import daemon, prompts, reading, sessions
+from client.cli import daemon, install, prompts, reading, sessions, top
 
-COMMANDS = {**sessions.COMMANDS, **prompts.COMMANDS, **reading.COMMANDS, **daemon.COMMANDS}
+COMMANDS = {
+    **sessions.COMMANDS,
+    **prompts.COMMANDS,
+    **reading.COMMANDS,
+    **daemon.COMMANDS,
+    **top.COMMANDS,
+    **install.COMMANDS,
+}
 ALIASES = {
     "ls": "session ls",
     "ps": "session ls",

@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from session_worker import oom
 from session_worker.tools import process
 from session_worker.tools.spec import ToolContext
 from session_worker.tools.truncate import newest, size_text
@@ -85,7 +86,8 @@ def started(script: str, workdir: Path, ctx: ToolContext) -> Generator[Command]:
         finally:
             os.close(write_end)
         # On the script's own first line, so that bash's line numbers are the script's.
-        prefix = f"trap '{{ builtin pwd -P >&{cwd_fd}; }} 2>/dev/null || :' EXIT; "
+        trap = f"trap '{{ builtin pwd -P >&{cwd_fd}; }} 2>/dev/null || :' EXIT; "
+        prefix = oom.shell_goes_first() + trap
         argv = ["bash", "--noprofile", "--norc", "-c", (prefix + script).encode()]
         try:
             child = process.start(argv, workdir, _environment(ctx.env), output_fd, [cwd_fd])

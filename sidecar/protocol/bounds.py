@@ -60,6 +60,8 @@ KILL_TREE_PAUSE_S = 0.001
 """Between two rounds, for the kernel to deliver the signals."""
 FREEZE_ROUNDS = 50
 """Scans until the set of stopped processes is stable; a fork loop settles in 2-3."""
+CLEAN_SCANS = 5
+"""Scans in a row that must find no orphan: one alone misses a process that lives for 2 ms."""
 DAEMON_EXIT_S = 10.0
 """A stopping daemon ends its tasks within this, then leaves anyway: sessions do not need it."""
 CONNECT_S = 5.0
@@ -72,6 +74,8 @@ DAEMON_LOGS_KEPT = 2
 """Rotated ones beside it, so that the start of a trouble is still there at its end."""
 NOTIFY_S = 1.0
 """A service manager takes our datagram at once; a hung one must not hang us."""
+WORKER_LOG_BYTES = 4 * MIB
+"""worker.log before it becomes worker.log.1: what a library or an MCP server may print there."""
 LOG_TAIL_BYTES = 4 * KIB
 """End of worker.log shown in `start_failed`."""
 LINK_BACKLOG_BYTES = 256 * KIB
@@ -79,8 +83,8 @@ LINK_BACKLOG_BYTES = 256 * KIB
 
 LIMIT_WATCH_S = 1.0
 """Between two looks of a shim at its tree: 3 ms of CPU for 50 processes (docs/limits.md)."""
-LIMIT_CONFIRM_S = 0.05
-"""From a look over a limit to the one that confirms it: fork to exec takes a millisecond."""
+LIMIT_EXEC_S = 1.0
+"""A process younger than this may be about to execute; on a busy machine that takes a while."""
 LIMIT_DATA_FACTOR = 4
 """Of memory_bytes is what one process may map: thread stacks and arenas that an innocent program
 never touches count here, so that the watch, which has a name for it, comes first."""

@@ -1,0 +1,61 @@
+"""Ending what a dead shim could not: the daemon is the second subreaper above every session.
+
+Called by the supervisor on its loop, a short round at a time, so that between finding and killing
+nothing of ours is started or collected. Orphans of shims that this daemon inherited go to PID 1;
+those are known by the cookie `SIDECAR_SESSION` in the environment they were started with, and one
+that has emptied its environment is found only while its parent lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable
+from itertools import chain
+
+import psutil
+
+from sidecar.protocol import bounds, process_tree
+
+_COOKIE = "SIDECAR_SESSION"
+
+
+async def end(session_ids: Collection[str], ours: Callable[[], set[int]]) -> bool:
+    """Kill the orphans of dead shims, and whatever was started by the sessions `session_ids`,
+    none of which may be live. False if something outlived `KILL_TREE_S`.
+
+    `ours` names the children of this process that are no orphans.
+    """
+    deadline = time.monotonic() + bounds.KILL_TREE_S
+    clean = 0
+    while clean < bounds.CLEAN_SCANS:
+        if time.monotonic() > deadline:
+            return False
+        found = process_tree.freeze_and_kill(lambda: _left_behind(session_ids, ours()))
+        clean = 0 if found else clean + 1
+        await asyncio.sleep(bounds.KILL_TREE_PAUSE_S)
+    return True
+
+
+def _left_behind(session_ids: Collection[str], ours: set[int]) -> Iterable[int]:
+    me = os.getpid()
+    newest_first = sorted(psutil.pids(), reverse=True)
+    marked = (pid for pid in newest_first if _session_of(pid) in session_ids)
+    return process_tree.trees(chain(process_tree.children(me), marked), exempt={me, *ours})
+
+
+def _session_of(pid: int) -> str | None:
+    """Whose tool started `pid`; None for nobody's, a dead process's or a stranger's."""
+    if sys.platform != "linux":
+        try:
+            return psutil.Process(pid).environ().get(_COOKIE)
+        except psutil.Error:
+            return None
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - a Path doubles the scan
+            _, found, rest = (b"\0" + file.read()).partition(f"\0{_COOKIE}=".encode())
+    except OSError:
+        return None
+    return rest.partition(b"\0")[0].decode(errors="replace") if found else None
