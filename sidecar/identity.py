@@ -6,7 +6,9 @@ A pid alone is reused; a wall-clock creation time moves with the clock (supervis
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +39,22 @@ def is_alive(identity: Identity) -> bool:
         return same and psutil.Process(identity.pid).status() != psutil.STATUS_ZOMBIE
     except (ProcessLookupError, psutil.NoSuchProcess):
         return False
+
+
+def kill(identity: Identity) -> None:
+    """SIGKILL that very process, if it runs; through a pidfd where there is one, so that nobody
+    who got its pid meanwhile is hit."""
+    with contextlib.suppress(ProcessLookupError):
+        if not hasattr(os, "pidfd_open"):
+            if is_alive(identity):
+                os.kill(identity.pid, signal.SIGKILL)
+            return
+        fd = os.pidfd_open(identity.pid)
+        try:
+            if is_alive(identity):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+        finally:
+            os.close(fd)
 
 
 async def wait_ended(identity: Identity) -> None:

@@ -49,6 +49,11 @@ class Session:
     def live(self) -> bool:
         return self.state in LIVE
 
+    @property
+    def linked(self) -> bool:
+        """The shim can be told something."""
+        return self._link is not None
+
     # --- following the shim ----------------------------------------------------------------
 
     async def follow(self, link: ShimLink | None = None) -> None:

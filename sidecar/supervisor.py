@@ -22,7 +22,7 @@ from sidecar.adopt import Verdict, judge
 from sidecar.config import Config
 from sidecar.directory import Directory
 from sidecar.forker import Forkers
-from sidecar.identity import is_alive
+from sidecar.identity import is_alive, kill
 from sidecar.protocol import VERSION, bounds
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.events import now_iso
@@ -237,7 +237,7 @@ class Supervisor:
                 await health.check(session.places.endpoint, session.record.session_id)
                 return session.info()
             reason = "its worker did not become ready"
-        except (OSError, TimeoutError, health.Unhealthy) as error:
+        except (OSError, TimeoutError, health.Unhealthy, SidecarError) as error:
             reason = f"{type(error).__name__}: {error}"
         await self._give_up(session)
         raise SidecarError(
@@ -251,6 +251,8 @@ class Supervisor:
 
     async def _give_up(self, session: Session) -> None:
         """A failed start leaves no process and no socket; its record and log stay readable."""
+        if session.record.shim is None or not is_alive(session.record.shim):
+            await session.settle()
         with suppress(SidecarError):
             await self._end(session, grace_s=0)
 
@@ -270,19 +272,19 @@ class Supervisor:
 
     async def _end(self, session: Session, grace_s: float) -> None:
         session.record.wanted = "down"
-        session.record.save(session.places)
+        try:
+            session.record.save(session.places)
+        except OSError as error:  # on a full disk, ending a session must still be possible
+            log.warning("session %s: %r", session.record.session_id, error)
         faults.reach("end_wanted")
         if session.live:
+            await session.wait_for(lambda s: s.linked, bounds.ADOPT_S)
             with suppress(OSError, TimeoutError):
                 await session.tell({"op": "stop", "grace_s": grace_s})
                 faults.reach("stop_sent")
             budget = grace_s + bounds.KILL_TREE_S + bounds.SHIM_REPLY_S
             if not await session.wait_for(lambda s: not s.live, budget):
-                raise SidecarError(
-                    "timed_out",
-                    f"session {session.record.name} did not end within {budget:.0f} s",
-                    "try again; its processes are listed in session.status",
-                )
+                await self._end_without_shim(session)
         await session.wait_process_gone(bounds.SHIM_REPLY_S)
         told = session.state == "failed" and _left_survivors(session.word)
         if told or (session.state == "lost" and not await self._end_orphans(session)):
@@ -293,6 +295,18 @@ class Supervisor:
             )
         session.places.unlink_sockets()  # a shim that was killed could not
         await session.close_as_ended()
+
+    async def _end_without_shim(self, session: Session) -> None:
+        """The last resort against a shim that does not act: its tree becomes ours, and dies."""
+        log.error("session %s: its shim does not act and is killed", session.record.session_id)
+        if session.record.shim is not None:
+            kill(session.record.shim)
+        if not await session.wait_for(lambda s: not s.live, bounds.KILL_TREE_S):
+            raise SidecarError(
+                "timed_out",
+                f"session {session.record.name} does not end",
+                "try again; its processes are listed in session.status",
+            )
 
     # --- answers ---------------------------------------------------------------------------
 

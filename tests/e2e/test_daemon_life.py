@@ -175,6 +175,18 @@ def test_a_worker_that_cannot_start_is_a_start_failure_with_its_log(
     own_daemon.terminate()
 
 
+def test_a_session_that_cannot_even_be_spawned_is_a_start_failure_and_not_live(
+    own_daemon: Daemon, work: Path
+) -> None:
+    (own_daemon.home / "run" / "s").rmdir()
+    with pytest.raises(CallFailed) as failure:
+        own_daemon.create(work, name="stillborn")
+    assert (failure.value.code, failure.value.error["data"]["stage"]) == ("start_failed", "spawn")
+    assert own_daemon.call("session.list") == {"sessions": [], "next_cursor": None}
+    (own_daemon.home / "run" / "s").mkdir(mode=0o700)
+    assert own_daemon.create(work, name="stillborn")["state"] == "idle"
+
+
 def test_a_dead_zygote_is_replaced_and_sessions_start_meanwhile(
     own_daemon: Daemon, work: Path
 ) -> None:

@@ -95,3 +95,15 @@ def test_two_minutes_of_sigstop_end_nothing_put_nothing_to_sleep_and_repeat_no_r
         assert (after["pid"], after["shim_pid"]) == (info["pid"], info["shim_pid"])
         assert after["restarts"] == 0
     assert (work / "log").read_text() == "once\n" * 2
+
+
+def test_a_session_whose_shim_does_not_act_is_destroyed_all_the_same(
+    own_daemon: Daemon, work: Path
+) -> None:
+    info = own_daemon.create(work)
+    Endpoint(info).prompt("run `trap '' TERM; touch up; while true; do sleep 1; done`", "async")
+    eventually((work / "up").exists, "the tool runs")
+    os.kill(info["shim_pid"], signal.SIGSTOP)
+    ended = own_daemon.call("session.destroy", session_id=info["session_id"], grace_s=0)
+    assert ended["state"] == "exited"
+    assert strays(own_daemon) == set()
