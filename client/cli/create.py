@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import Any
 
 from client.api import CreateParams, Sidecar
 from client.cli.context import Context
@@ -28,6 +29,10 @@ def create_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-turns", type=int, metavar="N", help=f"default: {bounds.MAX_TURNS_DEFAULT}")
     add("--max-tokens", type=int, metavar="N", help="of one answer of the model")
     env_arguments(parser)
+    add("--idle-timeout", type=float, dest="idle_timeout_s", metavar="S", help="0: never sleep")
+    add("--mem-limit", type=int, metavar="MB", help="memory of the whole process tree")
+    add("--max-processes", type=int, metavar="N", help="of the whole process tree")
+    add("--cpu-limit", type=float, metavar="S", help="CPU seconds of the whole process tree")
     add("--ring", type=int, dest="ring_bytes", metavar="BYTES", help="size of the event buffer")
     add("--client-id", metavar="KEY", help="repeating a create with this key makes nothing new")
 
@@ -55,9 +60,21 @@ async def create_session(context: Context, sidecar: Sidecar) -> Session:
             params["system"] = Path(system[1:]).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"cannot read {system[1:]}: {error}", "check --system") from error
+    if limits := _limits(args):
+        params["limits"] = limits
     env_file = find_env_file(args["env_file"], places(os.environ).config.parent)
     params["env"] = session_env(args["env"], env_file, os.environ)
     return await sidecar.create(args["cwd"], **params)
+
+
+def _limits(args: dict[str, Any]) -> dict[str, float]:
+    megabytes = args["mem_limit"]
+    limits = {
+        "memory_bytes": None if megabytes is None else megabytes * bounds.MIB,
+        "processes": args["max_processes"],
+        "cpu_s": args["cpu_limit"],
+    }
+    return {name: value for name, value in limits.items() if value is not None}
 
 
 async def show_notices(context: Context, session: Session) -> None:
