@@ -19,13 +19,15 @@ from tests.support.processes import eventually, of_home
 def _private_home() -> Iterator[Path]:
     """A short SIDECAR_HOME; whatever is left of it at the end fails the test."""
     path = Path(tempfile.mkdtemp(prefix="sc-", dir="/tmp"))
-    yield path
-    left = of_home(path)
-    described = [f"{p.pid} {p.name()} {p.cmdline()}" for p in left]
-    for process in left:
-        process.kill()
-    sockets = [str(p) for p in path.rglob("*") if p.is_socket()]
-    shutil.rmtree(path)
+    try:
+        yield path
+    finally:
+        left = of_home(path)
+        described = [f"{p.pid} {p.name()} {p.cmdline()}" for p in left]
+        for process in left:
+            process.kill()
+        sockets = [str(p) for p in path.rglob("*") if p.is_socket()]
+        shutil.rmtree(path)
     assert not described, f"processes left behind: {described}"
     assert not sockets, f"sockets left behind: {sockets}"
 
