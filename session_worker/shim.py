@@ -85,6 +85,8 @@ class Shim:
 
     def _next_moment(self) -> float | None:
         """When something is due without anybody asking for it (monotonic)."""
+        if self._worker_code is not None:
+            return 0.0  # also of a worker that could not be forked, which no signal reports
         moments = (self._stop_by or self._start_at, self._limits.due)
         return min((moment for moment in moments if moment is not None), default=None)
 
