@@ -52,7 +52,10 @@ class SessionCore:
     # --- for the protocols -----------------------------------------------------------------
 
     def submit(self, prompt: str) -> Run:
-        """Accept a prompt; it runs after those before it. Raises `QueueFull`, `Stopping`."""
+        """Accept a prompt, durably; it runs after those before it.
+
+        Raises `QueueFull`, `Stopping`, `TranscriptFull`.
+        """
         if self._stopping:
             raise Stopping
         if len(self._waiting) >= bounds.PROMPT_QUEUE:

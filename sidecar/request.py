@@ -16,7 +16,7 @@ def check_create(params: dict[str, Any]) -> None:
     cwd = Path(params["cwd"])
     if not cwd.is_absolute():
         raise _invalid(f"cwd must be an absolute path, not {str(cwd)!r}", "give the full path")
-    if not cwd.is_dir():
+    if not os.path.isdir(cwd):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
         raise _invalid(f"cwd {cwd} is not a directory", "create it first")
     if not os.access(cwd, os.R_OK | os.X_OK):
         raise _invalid(f"cwd {cwd} cannot be entered", "check its permissions")

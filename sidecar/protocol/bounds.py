@@ -78,8 +78,6 @@ WORKER_LOG_BYTES = 4 * MIB
 """worker.log before it becomes worker.log.1: what a library or an MCP server may print there."""
 LOG_TAIL_BYTES = 4 * KIB
 """End of worker.log shown in `start_failed`."""
-LINK_BACKLOG_BYTES = 256 * KIB
-"""Unsent state pushes a link keeps; latest wins, so more is never needed."""
 
 LIMIT_WATCH_S = 1.0
 """Between two looks of a shim at its tree: 3 ms of CPU for 50 processes (docs/limits.md)."""
@@ -181,8 +179,6 @@ BASH_KILL_S = 5.0
 """Until a killed group is gone; what lasts longer is in state D and is reported."""
 TOOL_OUTPUT_BYTES = 4 * KIB
 """Text of one live `tool_output` event, at most one per BASH_WATCH_S."""
-SPILL_BYTES = 512 * MIB
-"""All spill files of a session together; the oldest are dropped first."""
 
 # --- client --------------------------------------------------------------------------------
 SERVICE_COMMAND_S = 100.0

@@ -30,6 +30,8 @@ def refusal(daemon: Daemon, method: str, **params: Any) -> dict[str, Any]:
         ("session.create", {"cwd": "relative"}, "invalid_params"),
         ("session.create", {"cwd": "/nonexistent/dir"}, "invalid_params"),
         ("session.create", {"cwd": "/etc/passwd"}, "invalid_params"),
+        ("session.create", {"cwd": "/" + "x" * 300}, "invalid_params"),
+        ("session.create", {"cwd": "/tmp/a\0b"}, "invalid_params"),
         ("session.create", {"cwd": "/tmp", "mood": "good"}, "invalid_params"),
         ("session.create", {"cwd": "/tmp", "mode": "yolo"}, "invalid_params"),
         ("session.create", {"cwd": "/tmp", "ring_bytes": 100_000}, "invalid_params"),
