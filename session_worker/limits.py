@@ -11,12 +11,14 @@ import resource
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from session_worker import usage
 from session_worker.usage import TreeUsage
-from sidecar.protocol import bounds
+from sidecar.protocol import bounds, cgroup
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,31 @@ def exceeded(used: TreeUsage, limits: Limits) -> str | None:
 
 
 class Watch:
-    """One shim's look at its tree. `due` is when (monotonic), None when nothing is limited."""
+    """One shim's look at its tree and, where it has one, at its control group. `due` is when
+    (monotonic), None when nothing is limited."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, group: str | None = None) -> None:
         self.due = None if limits == Limits() else time.monotonic() + bounds.LIMIT_WATCH_S
         self._limits = limits
+        self._group = group
         self._cpu_s = 0.0
 
-    def look(self, worker: int | None) -> str | None:
-        """Look if it is due; the reason to end the session for."""
-        if self.due is None or time.monotonic() < self.due:
+    def make_group(self) -> None:
+        """The group, if there is to be one and is none, with what it can hold of the limits.
+
+        Called before each worker: a manager clears away an empty group, as a sleeper's is.
+        Raises OSError.
+        """
+        if self._group is None:
+            return
+        Path(self._group).mkdir(exist_ok=True)
+        for file, value in group_settings(self._limits).items():
+            with suppress(OSError):  # a controller that was not delegated: the watch goes on alone
+                Path(self._group, file).write_text(str(value))
+
+    def look(self, worker: int | None, *, now: bool = False) -> str | None:
+        """Look if it is due, or `now`; the reason to end the session for."""
+        if self.due is None or not (now or time.monotonic() >= self.due):
             return None
         self.due = time.monotonic() + bounds.LIMIT_WATCH_S
         me = os.getpid()
@@ -64,7 +81,27 @@ class Watch:
             used = usage.total(tree, me, worker, fair=True)
         # a process that ignores SIGCHLD takes the time of its children with it
         self._cpu_s = max(self._cpu_s, used.cpu_s)
-        return exceeded(used._replace(cpu_s=self._cpu_s), self._limits)
+        refused = self._group and refused_by_kernel(self._group)
+        return refused or exceeded(used._replace(cpu_s=self._cpu_s), self._limits)
+
+
+def group_settings(limits: Limits) -> dict[str, int]:
+    """File and value for every limit that a control group can hold. Pure."""
+    out: dict[str, int] = {}
+    if limits.memory_bytes is not None:
+        out |= {"memory.max": limits.memory_bytes, "memory.swap.max": 0}
+    if limits.processes is not None:
+        out["pids.max"] = limits.processes * bounds.LIMIT_TASKS_FACTOR
+    return out
+
+
+def refused_by_kernel(group: str) -> str | None:
+    """The limit at which the kernel has killed, or has refused to fork, in this group's life."""
+    if cgroup.count(group, "memory.events", "oom_kill"):
+        return "memory_limit"
+    if cgroup.count(group, "pids.events", "max"):
+        return "process_limit"
+    return None
 
 
 def apply_rlimits(limits: Limits) -> None:

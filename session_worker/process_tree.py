@@ -14,14 +14,17 @@ from collections.abc import Iterable
 
 import psutil
 
-from sidecar.protocol import bounds
+from sidecar.protocol import bounds, cgroup
 from sidecar.protocol.process_tree import Reaped, children, freeze_and_kill, reap, trees
 
 
-def kill_all(on_reaped: Reaped) -> bool:
-    """Freeze and kill until no descendant lives. False if some outlived `KILL_TREE_S`."""
+def kill_all(on_reaped: Reaped, group: str | None) -> bool:
+    """Kill until no descendant lives, and nothing in the control group `group`. False if some
+    outlived `KILL_TREE_S`."""
     deadline = time.monotonic() + bounds.KILL_TREE_S
-    while reap(on_reaped):
+    while reap(on_reaped) or (group is not None and cgroup.is_populated(group)):
+        if group is not None:
+            cgroup.kill(group)
         freeze_and_kill(_descendants)
         if time.monotonic() > deadline:
             return False

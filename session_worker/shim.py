@@ -29,7 +29,7 @@ from session_worker.limits import Limits, Watch
 from session_worker.line_socket import LineSocket
 from session_worker.worker_log import WorkerLog
 from session_worker.worker_start import StartWorker, hand_over
-from sidecar.protocol import bounds, prctl
+from sidecar.protocol import bounds, cgroup, prctl
 from sidecar.protocol.events import now_iso
 from sidecar.protocol.files import write_json
 from sidecar.protocol.peer import is_ours
@@ -52,6 +52,7 @@ class Shim:
         self._stop_by: float | None = None
         self._worker_code: int | None = None
         self._start_at: float | None = None
+        self._cgroup: str | None = None
         self._limits = Watch(Limits())
         self._crashes: list[float] = []
         self._was_up = False
@@ -92,7 +93,7 @@ class Shim:
 
     def _act(self) -> None:
         """The one step that follows from what is known now."""
-        over = self._limits.look(self._word["pid"])
+        over = self._limits.look(self._word["pid"], now=self._worker_code is not None)
         if self._stop_by is not None:
             down = self._word["pid"] is None or self._worker_code is not None
             if down or over is not None or self._past(self._stop_by):
@@ -172,7 +173,10 @@ class Shim:
 
     def _start(self, spec: dict[str, Any]) -> None:
         self._spec = spec
-        self._limits = Watch(Limits.from_wire(spec["limits"]))
+        self._cgroup = spec["cgroup"]
+        if self._cgroup is not None:
+            cgroup.remove(self._cgroup)  # its counters belong to an earlier life
+        self._limits = Watch(Limits.from_wire(spec["limits"]), self._cgroup)
         self._word["incarnation"] = spec["incarnation"]
         prctl.hide_memory()
         self._start_worker_now()
@@ -183,6 +187,7 @@ class Shim:
         self._start_at = None
         self._word["incarnation"] += 1
         try:
+            self._limits.make_group()
             self._word["pid"], link = self._start_worker()
         except OSError as error:
             os.write(2, f"no worker could be started: {error}\n".encode())
@@ -232,7 +237,7 @@ class Shim:
         self._crashes = restart.recent(self._crashes, time.monotonic())
         pause = restart.back_off(len(self._crashes), random.uniform(0.8, 1.2))
         # what the crashed one left behind could answer for the new one, or fill the machine
-        if pause is None or not self._was_up or not process_tree.kill_all(self._on_reaped):
+        if pause is None or not self._was_up or not self._kill_tree():
             self._worker_code = code
             self._finish("worker_crashed")
             return
@@ -268,9 +273,14 @@ class Shim:
         if pid == self._word["pid"]:
             self._worker_code = code
 
+    def _kill_tree(self) -> bool:
+        return process_tree.kill_all(self._on_reaped, self._cgroup)
+
     def _finish(self, reason: str) -> None:
         """End what is left of the tree, then write the exit record, then say so."""
-        gone = process_tree.kill_all(self._on_reaped)
+        gone = self._kill_tree()
+        if gone and self._cgroup is not None:
+            cgroup.remove(self._cgroup)
         self._copy_log()
         code = self._worker_code
         self._word |= {

@@ -23,6 +23,7 @@ class SessionSpec:
     max_tokens: int
     mode: str
     ring_bytes: int
+    cgroup: str | None
     places: dict[str, Path]
     tool_env: dict[str, str]
     provider: Provider
@@ -40,6 +41,7 @@ class SessionSpec:
             max_tokens=wire["max_tokens"],
             mode=wire["mode"],
             ring_bytes=wire["ring_bytes"],
+            cgroup=wire["cgroup"],
             places={name: Path(path) for name, path in wire["places"].items()},
             tool_env=wire["tool_env"],
             provider=choose_provider(wire["provider_env"], wire["model"]),

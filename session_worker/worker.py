@@ -30,7 +30,7 @@ from session_worker.spec import SessionSpec
 from session_worker.tools.toolbox import Toolbox
 from session_worker.transcript import Transcript, read
 from session_worker.worker_start import take_over
-from sidecar.protocol import bounds, events, prctl
+from sidecar.protocol import bounds, cgroup, events, prctl
 from sidecar.protocol.framing import LineSplitter
 
 
@@ -56,7 +56,9 @@ def _read_specification(link: socket.socket) -> dict[str, Any]:
 
 async def _serve(spec: SessionSpec, link: socket.socket, listener: socket.socket) -> None:
     stopping = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stopping.set)
+    in_group = spec.cgroup and loop.run_in_executor(None, cgroup.enter, spec.cgroup)
     async with AsyncExitStack() as stack:
         transcript = Transcript.open(spec.places["transcript"])
         stack.callback(transcript.close)
@@ -85,6 +87,8 @@ async def _serve(spec: SessionSpec, link: socket.socket, listener: socket.socket
         tools = Toolbox(core, restored.cwd or spec.cwd)
         agent = Agent(spec, system_prompt(spec), core, conversation, model, tools)
         core.take_over(restored)
+        if in_group:
+            await in_group  # before anybody can have us start something
         door = await Door.open(core, listener)
         stack.push_async_callback(door.close)
         core.announce()

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from sidecar import log, systemd
+from sidecar import cgroups, log, systemd
 from sidecar.config import Config, load
 from sidecar.control_socket import listen, take_lock
 from sidecar.handlers import build
@@ -65,7 +65,7 @@ async def _serve(where: Places, config: Config, inherited: socket.socket | None)
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.TaskGroup() as tasks:
-            supervisor = Supervisor(where, config, tasks)
+            supervisor = Supervisor(where, config, tasks, cgroups.claim())
             server = ControlServer(build(supervisor))
             supervisor.on_change = lambda session: _announce(server, session)
             for number in (signal.SIGTERM, signal.SIGINT):

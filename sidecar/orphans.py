@@ -2,8 +2,9 @@
 
 Called by the supervisor on its loop, a short round at a time, so that between finding and killing
 nothing of ours is started or collected. Orphans of shims that this daemon inherited go to PID 1;
-those are known by the cookie `SIDECAR_SESSION` in the environment they were started with, and one
-that has emptied its environment is found only while its parent lives.
+those are known by their session's control group, or else by the cookie `SIDECAR_SESSION` in the
+environment they were started with: without a group, one that has emptied its environment is found
+only while its parent lives.
 """
 
 from __future__ import annotations
@@ -17,25 +18,35 @@ from itertools import chain
 
 import psutil
 
-from sidecar.protocol import bounds, process_tree
+from sidecar.protocol import bounds, cgroup, process_tree
+from sidecar.record import Record
 
 _COOKIE = "SIDECAR_SESSION"
 
 
-async def end(session_ids: Collection[str], ours: Callable[[], set[int]]) -> bool:
-    """Kill the orphans of dead shims, and whatever was started by the sessions `session_ids`,
+async def end(records: Collection[Record], ours: Callable[[], set[int]]) -> bool:
+    """Kill the orphans of dead shims, and whatever was started by the sessions of `records`,
     none of which may be live. False if something outlived `KILL_TREE_S`.
 
     `ours` names the children of this process that are no orphans.
     """
+    session_ids = {record.session_id for record in records}
+    groups = [record.cgroup for record in records if record.cgroup is not None]
     deadline = time.monotonic() + bounds.KILL_TREE_S
     clean = 0
     while clean < bounds.CLEAN_SCANS:
         if time.monotonic() > deadline:
             return False
-        found = process_tree.freeze_and_kill(lambda: _left_behind(session_ids, ours()))
-        clean = 0 if found else clean + 1
+        found = [group for group in groups if cgroup.is_populated(group)]
+        for group in found:
+            cgroup.kill(group)
+        if process_tree.freeze_and_kill(lambda: _left_behind(session_ids, ours())) or found:
+            clean = 0
+        else:
+            clean += 1
         await asyncio.sleep(bounds.KILL_TREE_PAUSE_S)
+    for group in groups:
+        cgroup.remove(group)
     return True
 
 

@@ -18,7 +18,8 @@ VERSION = 1
 @dataclass
 class Record:
     """`spec` is `session.create`'s params with their defaults, without `env`. `wanted` is `up` or
-    `down`: a stop that had begun is finished by the next daemon. `shim` is null until spawned."""
+    `down`: a stop that had begun is finished by the next daemon. `shim` is null until spawned;
+    `cgroup` is null where the session has no control group of its own."""
 
     session_id: str
     name: str
@@ -26,6 +27,7 @@ class Record:
     created_at: str
     wanted: str = "up"
     shim: Identity | None = None
+    cgroup: str | None = None
 
     def save(self, places: SessionPlaces) -> None:
         write_json(places.record, {"v": VERSION, **asdict(self)})
@@ -38,5 +40,11 @@ class Record:
             raise ValueError("a record of another version or session")
         shim = raw["shim"] and Identity(**raw["shim"])
         return cls(
-            raw["session_id"], raw["name"], raw["spec"], raw["created_at"], raw["wanted"], shim
+            raw["session_id"],
+            raw["name"],
+            raw["spec"],
+            raw["created_at"],
+            raw["wanted"],
+            shim,
+            raw.get("cgroup"),
         )

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sidecar import cgroups
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
 
@@ -41,9 +42,13 @@ def _check_limits(limits: dict[str, Any]) -> None:
         )
 
 
-def limits_report(limits: dict[str, Any]) -> dict[str, Any]:
+def limits_report(limits: dict[str, Any], group: str | None) -> dict[str, Any]:
     """`limits` of session.status: what was asked, and beside it how each is enforced."""
-    return {**limits, "enforced_by": {name: LIMITS_ENFORCED_BY[name] for name in limits}}
+    by = {
+        name: "cgroup+watch" if cgroups.holds(group, name) else LIMITS_ENFORCED_BY[name]
+        for name in limits
+    }
+    return {**limits, "enforced_by": by}
 
 
 LIMITS_ENFORCED_BY = {

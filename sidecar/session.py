@@ -84,6 +84,7 @@ class Session:
 
     async def settle(self) -> None:
         """The shim is gone: its exit record says what the session became, else it is lost."""
+        self.places.unlink_sockets()  # a shim that was killed could not
         try:
             await self._take(read_json(self.places.exit)["word"])
         except (OSError, ValueError, KeyError):

@@ -19,7 +19,7 @@ from sidecar.shim_link import ShimLink
 
 async def spawn(session: Session, forkers: Forkers) -> ShimLink:
     """Sockets, log and link for a new shim, and its identity on disk before it may act."""
-    places = session.places
+    places, record = session.places, session.record
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with ExitStack() as passed:
@@ -34,8 +34,8 @@ async def spawn(session: Session, forkers: Forkers) -> ShimLink:
             [endpoint.fileno(), control.fileno(), theirs.fileno(), worker_log]
         )
     faults.reach("shim_forked")
-    session.record.shim = identify(pid)
-    session.record.save(places)
+    record.shim = identify(pid)
+    record.save(places)
     faults.reach("identity_written")
     return await ShimLink.over(ours)
 
@@ -54,6 +54,7 @@ def specification(session: Session, env: dict[str, str]) -> dict[str, Any]:
         "mode": spec["mode"],
         "ring_bytes": spec["ring_bytes"],
         "limits": spec["limits"],
+        "cgroup": session.record.cgroup,
         "idle_timeout_s": spec["idle_timeout_s"],
         "incarnation": session.word["incarnation"],
         "places": {

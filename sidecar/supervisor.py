@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sidecar import admission, faults, health, orphans, resources
+from sidecar import admission, cgroups, faults, health, orphans, resources
 from sidecar.adopt import Verdict, judge
 from sidecar.config import Config
 from sidecar.directory import Directory
@@ -42,13 +42,17 @@ log = logging.getLogger(__name__)
 class Supervisor:
     """One per daemon. `tasks` is the parent of everything that outlives a request."""
 
-    def __init__(self, places: Places, config: Config, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, places: Places, config: Config, tasks: asyncio.TaskGroup, cgroup: str | None
+    ) -> None:
+        """`cgroup` is the control group delegated to us, below which each session gets its own."""
         self.places = places
         self.sessions = Directory()
         self.stop_asked = asyncio.Event()
         self.on_change: Callable[[Session], None] = lambda _: None
         self.forkers = Forkers(config.spawn)
         self._config = config
+        self._cgroup = cgroup
         self._tasks = tasks
         self._began = time.monotonic()
         self._cpu_mark = CpuMark()
@@ -111,7 +115,7 @@ class Supervisor:
 
     async def _end_orphans(self, *ended: Session) -> bool:
         """False if something survived."""
-        gone = await orphans.end({s.record.session_id for s in ended}, self._our_children)
+        gone = await orphans.end([s.record for s in ended], self._our_children)
         if not gone:
             log.error("orphans of ended sessions survive SIGKILL")
         return gone
@@ -172,6 +176,7 @@ class Supervisor:
         self._admit()
         self.sessions.require_free(session.record.name, but=session)
         session.record.wanted = "up"
+        session.record.cgroup = self._cgroup_of(session.record.session_id)
         session.record.save(session.places)
         session.places.exit.unlink(missing_ok=True)
         await session.begin_again()
@@ -195,7 +200,9 @@ class Supervisor:
         session_id = str(uuid.uuid4())
         name = self.sessions.free_name(params.get("name"), Path(params["cwd"]).name)
         spec = {k: v for k, v in params.items() if k not in ("env", "name")}
-        record = Record(session_id, name, spec, created_at=now_iso())
+        record = Record(
+            session_id, name, spec, created_at=now_iso(), cgroup=self._cgroup_of(session_id)
+        )
         session = Session(record, self.places.session(session_id), self._changed)
         ensure_private_dir(session.places.directory)
         record.save(session.places)
@@ -293,7 +300,6 @@ class Supervisor:
                 f"processes of session {session.record.name} survived SIGKILL",
                 "they run as another user or hang in the kernel; see worker.log",
             )
-        session.places.unlink_sockets()  # a shim that was killed could not
         await session.close_as_ended()
 
     async def _end_without_shim(self, session: Session) -> None:
@@ -314,7 +320,7 @@ class Supervisor:
         """SessionInfo with `resources`, `ring` and `usage`."""
         return {
             **session.info(),
-            "limits": limits_report(session.record.spec["limits"]),
+            "limits": limits_report(session.record.spec["limits"], session.record.cgroup),
             "resources": await resources.of_tree(session.info()["shim_pid"], session.cpu_mark),
             "ring": resources.of_ring(session.places.ring),
             "usage": session.word.get("usage"),
@@ -346,6 +352,9 @@ class Supervisor:
         return session.info()
 
     # --- helpers ---------------------------------------------------------------------------
+
+    def _cgroup_of(self, session_id: str) -> str | None:
+        return cgroups.path_of(self._cgroup, session_id) if self._cgroup else None
 
     def _changed(self, session: Session) -> None:
         self.on_change(session)

@@ -86,6 +86,9 @@ LIMIT_EXEC_S = 1.0
 LIMIT_DATA_FACTOR = 4
 """Of memory_bytes is what one process may map: thread stacks and arenas that an innocent program
 never touches count here, so that the watch, which has a name for it, comes first."""
+LIMIT_TASKS_FACTOR = 16
+"""Threads that a control group may have for each process allowed: the kernel counts threads, and a
+Node.js has a dozen; the watch, which counts processes, comes first."""
 LIMIT_MEMORY_MIN_BYTES = 128 * MIB
 """Least memory_bytes: a worker that was not forked is 90 MB of its own, alone and idle."""
 ADMISSION_RESERVE_BYTES = 256 * MIB

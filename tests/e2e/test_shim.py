@@ -25,7 +25,7 @@ def refuse():
 
 daemon, link = socket.socketpair()
 names = ("endpoint", "control", "model", "exit", "worker_log")
-spec = {"incarnation": 0, "limits": {}, "places": {name: name for name in names}}
+spec = {"incarnation": 0, "limits": {}, "cgroup": None, "places": {name: name for name in names}}
 daemon.sendall(json.dumps({"op": "start", "spec": spec}).encode() + b"\\n")
 Shim(Grants(listener("endpoint"), listener("control"), link, 2), refuse).run()
 """

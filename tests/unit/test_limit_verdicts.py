@@ -14,10 +14,10 @@ import psutil
 import pytest
 
 from session_worker import usage
-from session_worker.limits import Limits, Watch, exceeded
+from session_worker.limits import Limits, Watch, exceeded, group_settings, refused_by_kernel
 from session_worker.usage import ProcessUsage, TreeUsage, total
 from sidecar import admission
-from sidecar.protocol.bounds import MIB
+from sidecar.protocol.bounds import LIMIT_TASKS_FACTOR, MIB
 from sidecar.request import limits_report
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -37,6 +37,32 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 def test_only_more_than_a_limit_exceeds_it(used: TreeUsage, reason: str | None) -> None:
     assert exceeded(used, Limits(memory_bytes=100, processes=10, cpu_s=1.0)) == reason
     assert exceeded(used, Limits()) is None
+
+
+def test_a_control_group_holds_memory_without_swap_and_leaves_room_for_threads() -> None:
+    assert group_settings(Limits(memory_bytes=5 * MIB, processes=3, cpu_s=1.0)) == {
+        "memory.max": 5 * MIB,
+        "memory.swap.max": 0,
+        "pids.max": 3 * LIMIT_TASKS_FACTOR,
+    }
+    assert group_settings(Limits(cpu_s=1.0)) == {}
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"memory.events": "low 0\noom 3\noom_kill 1\n"}, "memory_limit"),
+        ({"memory.events": "oom 3\noom_kill 0\n", "pids.events": "max 2\n"}, "process_limit"),
+        ({"memory.events": "oom_kill 0\n", "pids.events": "max 0\n"}, None),
+        ({}, None),
+    ],
+)
+def test_what_the_kernel_refused_a_group_has_the_name_of_its_limit(
+    tmp_path: Path, files: dict[str, str], reason: str | None
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert refused_by_kernel(str(tmp_path)) == reason
 
 
 def test_unknown_limits_are_not_ours() -> None:
@@ -192,10 +218,10 @@ def test_every_control_group_above_us_is_asked(tmp_path: Path) -> None:
 
 
 def test_a_report_of_limits_says_beside_each_how_it_is_enforced() -> None:
-    report = limits_report({"processes": 5, "cpu_s": 2.5})
+    report = limits_report({"processes": 5, "cpu_s": 2.5}, group=None)
     assert report == {
         "processes": 5,
         "cpu_s": 2.5,
         "enforced_by": {"processes": "watch", "cpu_s": "watch"},
     }
-    assert limits_report({}) == {"enforced_by": {}}
+    assert limits_report({}, group=None) == {"enforced_by": {}}
