@@ -60,6 +60,8 @@ ExecReload=kill -HUP $MAINPID
 # Sessions outlive the daemon: a stop or restart must end no other process of the unit.
 KillMode=process
 Delegate=yes
+# Known since systemd 254; with an older one sessions get no control groups.
+DelegateSubgroup=daemon
 Restart=always
 RestartSec=2
 

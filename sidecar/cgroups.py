@@ -1,8 +1,9 @@
 """Control groups for sessions, where somebody has delegated a subtree to this daemon.
 
-systemd says so by the extended attribute `user.delegate` on the group of a unit with
-`Delegate=yes` (since 251). Write permission says nothing: a desktop's terminal runs in a group
-that its user may write to, and that belongs to somebody else all the same.
+We claim only a group in whose leaf `daemon` we were born, which is what `DelegateSubgroup=daemon`
+of our unit does (systemd 254 and later). Born in the group itself, moving into a leaf and switching
+controllers on would work once: the manager could not put the next daemon there (EBUSY, status
+219/CGROUP, seen with systemd 252), as a group with controllers may hold no process.
 """
 
 from __future__ import annotations
@@ -12,48 +13,34 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from sidecar.protocol import cgroup
-
 log = logging.getLogger(__name__)
 
-OWN = "daemon"
-"""Our own group below the delegated one, which itself may hold no process once it has controllers
-switched on ("no internal processes"). Also the unit's DelegateSubgroup."""
+LEAF = "daemon"
 CONTROLLERS = ("memory", "pids")
 
 
 def claim() -> str | None:
-    """The delegated group, with ourselves moved into a leaf of it; None without delegation.
-
-    Call it before the first child is started: children stay where they were born.
-    """
-    group = _delegated()
-    if group is None:
-        return None
-    own = group / OWN
-    try:
-        own.mkdir(exist_ok=True)
-        cgroup.enter(str(own))
-    except OSError as error:
-        log.warning("%s is delegated to us but cannot be used: %r", group, error)
+    """The delegated group, with its controllers switched on; None without delegation."""
+    own = _own_group()
+    if own is None or own.name != LEAF or not _is_delegated(own.parent):
         return None
     for controller in CONTROLLERS:
-        with suppress(OSError):  # not there, or a process of somebody else is in the group
-            (group / "cgroup.subtree_control").write_text(f"+{controller}")
-    log.info("each session gets a control group below %s", group)
-    return str(group)
+        with suppress(OSError):  # not there, or somebody else's process is in the group
+            (own.parent / "cgroup.subtree_control").write_text(f"+{controller}")
+    log.info("each session gets a control group below %s", own.parent)
+    return str(own.parent)
 
 
-def _delegated() -> Path | None:
-    """Ours, or the one above it when a manager has put us into the leaf already."""
-    own = _own_group()
-    if own is None:
-        return None
-    for group in (own, own.parent) if own.name == OWN else (own,):
-        with suppress(OSError, AttributeError):  # no such attribute; a system without them
-            if os.getxattr(group, "user.delegate") == b"1" and (group / "cgroup.kill").exists():
-                return group
-    return None
+def _is_delegated(group: Path) -> bool:
+    """Whether we may do with `group` as we like, by its mark, or as a unit of our user's manager,
+    which sets no marks. Write permission alone says nothing: a desktop's terminal runs in a group
+    of its user's, too."""
+    if not (group / "cgroup.kill").exists():  # Linux 5.14
+        return False
+    with suppress(OSError, AttributeError):  # no such attribute; a system without them
+        if os.getxattr(group, "user.delegate") == b"1":
+            return True
+    return group.suffix == ".service" and group.stat().st_uid == os.geteuid() != 0
 
 
 def _own_group() -> Path | None:

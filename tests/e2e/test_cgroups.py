@@ -1,7 +1,7 @@
 """With a delegated control group (v2) each session has its own, and nothing evades it.
 
-The group is made here, marked as systemd marks the one of a unit with `Delegate=yes`. Without the
-right to do so these tests are skipped, and those for a controller where the system has it not.
+The group is made here, marked as systemd marks that of a system unit with `Delegate=yes`. Without
+the right to do so these tests are skipped, and those for a controller where the system has it not.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def delegated() -> Iterator[Path]:
         os.setxattr(group, "user.delegate", b"1")
         yield group
         left = [path.name for path in group.iterdir() if path.is_dir()]
-        assert set(left) <= {"daemon"}, "a session's group is gone with it"
+        assert not [name for name in left if name.startswith("s-")], "gone with its session"
     finally:
         cgroup.kill(str(group))
         eventually(lambda: not cgroup.is_populated(str(group)), "it is empty")
@@ -73,10 +73,8 @@ def in_group(home: Path, delegated: Path) -> Iterator[Daemon]:
 
 
 def start(daemon: Daemon, group: Path) -> None:
-    """As a manager starts it: in the delegated group, or in the leaf if that has no room."""
-    busy = (group / "cgroup.subtree_control").read_text().strip()
-    place = group / "daemon" if busy else group
-    daemon.start(preexec=f"echo $$ > {place}/cgroup.procs")
+    """As a manager starts it: in the leaf of the delegated group."""
+    daemon.start(preexec=f"mkdir -p {group}/daemon && echo $$ > {group}/daemon/cgroup.procs")
 
 
 def members(group: Path) -> set[int]:
@@ -170,16 +168,20 @@ def test_a_sleeper_whose_empty_group_was_cleared_away_wakes_in_a_new_one(
     assert status()["pid"] in members(group_of(delegated, info))
 
 
-def test_without_the_mark_of_delegation_a_group_is_left_alone(
-    home: Path, delegated: Path, work: Path
+@pytest.mark.parametrize("leaf", ["daemon", "other"])
+def test_a_group_without_the_mark_of_delegation_or_the_leaf_of_a_daemon_is_left_alone(
+    home: Path, delegated: Path, work: Path, leaf: str
 ) -> None:
-    os.removexattr(delegated, "user.delegate")
+    if leaf == "daemon":
+        os.removexattr(delegated, "user.delegate")
+    own = delegated / leaf
+    own.mkdir()
     daemon = Daemon(home)
-    start(daemon, delegated)
+    daemon.start(preexec=f"echo $$ > {own}/cgroup.procs")
     info = daemon.create(work)
     try:
-        assert [path for path in delegated.iterdir() if path.is_dir()] == []
-        assert info["pid"] in members(delegated)
+        assert [path for path in delegated.iterdir() if path.is_dir()] == [own]
+        assert info["pid"] in members(own)
     finally:
         daemon.call("sidecar.shutdown", stop_sessions=True)
         daemon.terminate()
