@@ -6,31 +6,48 @@ and obey an uncapped `retry-after` (anthropic.md §1.2).
 
 from __future__ import annotations
 
-import asyncio
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anthropic
 import httpx2
 from anthropic import AsyncAnthropic, AsyncStream, DefaultAsyncHttpxClient
 
+from session_worker.demo_transport import DemoTransport
 from session_worker.model_error import ModelError
 from session_worker.provider import Provider
+from session_worker.recovery import TLS_ERROR, retry_after
 from sidecar.protocol import bounds
 
 
 class Model:
-    """A client for one session's provider. Must be closed."""
+    """A client for one session's provider, made for its first call: an idle session does without.
+
+    Must be closed.
+    """
 
     def __init__(
         self, provider: Provider, transport: httpx2.AsyncBaseTransport | None = None
     ) -> None:
         """`transport` stands in for the network, without proxies."""
+        self._provider = provider
+        self._transport = transport
+        self._made: AsyncAnthropic | None = None
+
+    @property
+    def _client(self) -> AsyncAnthropic:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def _make(self) -> AsyncAnthropic:
+        provider, transport = self._provider, self._transport
         timeout = httpx2.Timeout(
             connect=bounds.MODEL_CONNECT_S,
             read=bounds.MODEL_STALL_S,
@@ -38,7 +55,7 @@ class Model:
             pool=bounds.MODEL_CONNECT_S,
         )
         own_transport: dict[str, Any] = {"transport": transport, "trust_env": False}
-        self._client = AsyncAnthropic(
+        return AsyncAnthropic(
             api_key=provider.api_key,
             auth_token=provider.auth_token,
             base_url=provider.base_url,
@@ -52,9 +69,9 @@ class Model:
         )
 
     @classmethod
-    def on_socket(cls, provider: Provider, path: Path) -> Model:
-        """A model that is served on a Unix socket."""
-        return cls(provider, httpx2.AsyncHTTPTransport(uds=str(path), verify=_tls()))
+    def demo(cls, provider: Provider, path: Path) -> Model:
+        """The demo model, on a Unix socket of ours."""
+        return cls(provider, DemoTransport(path, _tls()))
 
     async def stream(self, request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """The raw events of one call, ping and error included. Raises `ModelError`."""
@@ -75,50 +92,72 @@ class Model:
             raise _translate(error) from error
 
     async def close(self) -> None:
-        await self._client.close()
+        if self._made is not None:
+            await self._made.close()
 
 
 def _translate(error: Exception) -> Exception:
+    """What the SDK raises is of before the answer; bare httpx2 errors are of its stream."""
     match error:
         case ModelError():
             return error
-        case anthropic.APITimeoutError() | httpx2.TimeoutException():
-            return ModelError("timeout_error", "the model sent nothing for too long")
         case anthropic.APIStatusError():
-            return ModelError(error.type or f"http_{error.status_code}", error.message)
+            return _refusal(error)
+        case anthropic.APITimeoutError():
+            return ModelError("timeout_error", "the model did not answer in time")
         case anthropic.APIConnectionError():
-            return ModelError("connection_error", f"{error} ({error.__cause__})")
+            causes = _causes(error)
+            for cause in causes:
+                if isinstance(cause, ssl.SSLCertVerificationError):
+                    why = f"the model's certificate is not accepted: {cause}"
+                    return ModelError(TLS_ERROR, why)
+            why = next((str(cause) or type(cause).__name__ for cause in causes), str(error))
+            return ModelError("connection_error", f"no connection to the model: {why}")
         case anthropic.AnthropicError():
             return ModelError("client_error", str(error))
-        case httpx2.TransportError():
-            return ModelError("connection_error", f"the stream broke: {error!r}")
+        case httpx2.TimeoutException():
+            return ModelError("timeout_error", "the model sent nothing for too long", status=200)
+        case httpx2.RequestError():
+            return ModelError("connection_error", f"the stream broke: {error!r}", status=200)
         case ValueError():
             return ModelError("protocol_error", f"not JSON on the model's stream: {error}")
         case _:
             return error
 
 
+def _refusal(error: anthropic.APIStatusError) -> ModelError:
+    """An answer that is no stream; its body may be anything. Of a proxy's page nothing is shown."""
+    response, body = error.response, cast("Any", error.body)
+    try:
+        details = body["error"]["details"]
+    except (LookupError, TypeError):
+        details = None
+    page = f"HTTP {error.status_code} {response.reason_phrase}" if _is_page(body) else error.message
+    return ModelError(
+        str(error.type or f"http_{error.status_code}"),
+        str(error.api_message or page),
+        status=error.status_code,
+        code=error.error_code,
+        details=cast("dict[str, Any]", details) if isinstance(details, dict) else None,
+        retry_after_s=retry_after(response.headers, time.time()),
+        should_retry={"true": True, "false": False}.get(response.headers.get("x-should-retry", "")),
+    )
+
+
+def _is_page(body: object) -> bool:
+    return isinstance(body, str) and body.startswith("<")
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    found: list[BaseException] = []
+    cause = error.__cause__
+    while cause is not None and cause not in found:
+        found.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return found
+
+
 @cache
 def _tls() -> ssl.SSLContext:
     """Building a context takes 25 ms; the zygote builds it once for all its workers."""
     return httpx2.create_ssl_context()
-
-
-def preload() -> None:
-    """Pay before the fork for what a first call builds and imports: 30 ms in every worker else.
-
-    Makes one call to a transport that answers from memory. Leaves no thread.
-    """
-
-    def answer(_: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(
-            200, headers={"content-type": "text/event-stream"}, text='data: {"type":"ping"}\n\n'
-        )
-
-    async def call_once() -> None:
-        model = Model(Provider(model="none", api_key="none"), httpx2.MockTransport(answer))
-        async for _ in model.stream({"model": "none", "max_tokens": 1, "messages": []}):
-            pass
-        await model.close()
-
-    asyncio.run(call_once())

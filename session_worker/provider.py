@@ -5,25 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-DEMO_MODEL = "demo-scripted"
-DEFAULT_MODEL = "claude-sonnet-5-5"
+from session_worker.models import DEMO_MODEL, ModelFacts, facts
 
-_WINDOW_1M = 1_000_000
-_WINDOW_200K = 200_000
-CONTEXT_WINDOWS: dict[str, int] = {
-    DEMO_MODEL: _WINDOW_200K,
-    "claude-fable-5-2": _WINDOW_1M,
-    "claude-fable-5-1": _WINDOW_1M,
-    "claude-opus-5-5": _WINDOW_1M,
-    "claude-opus-5": _WINDOW_1M,
-    "claude-sonnet-5-5": _WINDOW_1M,
-    "claude-sonnet-5": _WINDOW_1M,
-    "claude-haiku-5-5": _WINDOW_1M,
-    "claude-sonnet-4-6": _WINDOW_1M,
-    "claude-haiku-4-5": _WINDOW_200K,
-    "claude-sonnet-4-5": _WINDOW_200K,
-}
-"""Tokens by model (anthropic.md §2.6, 2026-11); a model that is not here has none we know."""
+DEFAULT_MODEL = "claude-sonnet-5-5"
 
 
 @dataclass(frozen=True)
@@ -37,8 +21,12 @@ class Provider:
     auth_token: str | None = field(default=None, repr=False)
 
     @property
+    def facts(self) -> ModelFacts:
+        return facts(self.model, self.base_url)
+
+    @property
     def context_window(self) -> int | None:
-        return CONTEXT_WINDOWS.get(self.model)
+        return self.facts.context_window
 
 
 def choose_provider(env: Mapping[str, str], model: str | None) -> Provider:
@@ -51,7 +39,7 @@ def choose_provider(env: Mapping[str, str], model: str | None) -> Provider:
     base_url = env.get("ANTHROPIC_BASE_URL") or None
     wanted = model or env.get("MODEL_ID") or env.get("ANTHROPIC_MODEL")
     if not (key or token or base_url):
-        # the address is a name: the client is given a socket instead (`Model.on_socket`)
+        # the address is a name: the client is given a socket instead (`Model.demo`)
         return Provider(wanted or DEMO_MODEL, demo=True, base_url="http://demo", auth_token="demo")
     return Provider(
         model=wanted or DEFAULT_MODEL,

@@ -10,6 +10,14 @@ from session_worker.provider import Provider, choose_provider
 
 
 @dataclass(frozen=True)
+class Budget:
+    """What all model calls of the session may use together; None is no limit."""
+
+    tokens: int | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True)
 class SessionSpec:
     """`tool_env` is everything a tool's environment holds; provider keys are not in it."""
 
@@ -24,6 +32,8 @@ class SessionSpec:
     mode: str
     ring_bytes: int
     cgroup: str | None
+    budget: Budget
+    prices: dict[str, dict[str, float]]
     places: dict[str, Path]
     tool_env: dict[str, str]
     provider: Provider
@@ -42,6 +52,8 @@ class SessionSpec:
             mode=wire["mode"],
             ring_bytes=wire["ring_bytes"],
             cgroup=wire["cgroup"],
+            budget=Budget(wire["limits"].get("tokens"), wire["limits"].get("cost_usd")),
+            prices=wire["prices"],
             places={name: Path(path) for name, path in wire["places"].items()},
             tool_env=wire["tool_env"],
             provider=choose_provider(wire["provider_env"], wire["model"]),

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from session_worker.assembler import INVALID_JSON
+
 
 class StopReason(StrEnum):
     """Why the agent loop ended (design §9)."""
@@ -16,6 +18,8 @@ class StopReason(StrEnum):
     CANCELLED = "cancelled"
     REFUSAL = "refusal"
     CONTEXT_LIMIT = "context_limit"
+    BUDGET = "budget"
+    LOOP_DETECTED = "loop_detected"
     ERROR = "error"
 
 
@@ -29,9 +33,20 @@ class Step(StrEnum):
     DROP = "drop"
 
 
+_TRUNCATED = {
+    "max_tokens": StopReason.MAX_TOKENS,
+    "model_context_window_exceeded": StopReason.CONTEXT_LIMIT,
+}
+_UNFINISHED = frozenset({"pause_turn", "compaction"})
+
+
 @dataclass(frozen=True)
 class AgentTurn:
-    """One model call. `content` is kept verbatim; everything else is read off it."""
+    """One model call. `content` is kept verbatim; everything else is read off it.
+
+    `tool_calls` are the client's `tool_use` blocks, also those a server's code asks for.
+    `server_tool_use` and `mcp_tool_use` run on the provider's side and are never ours.
+    """
 
     content: list[dict[str, Any]]
     text: str
@@ -52,19 +67,23 @@ class AgentTurn:
             container=message.get("container"),
         )
 
+    @property
+    def cut_call(self) -> bool:
+        """Whether the provider stopped inside a call, which more room would have let it finish.
 
-_TRUNCATED = {
-    "max_tokens": StopReason.MAX_TOKENS,
-    "model_context_window_exceeded": StopReason.CONTEXT_LIMIT,
-}
-_UNFINISHED = frozenset({"pause_turn", "compaction"})
+        No input at all counts as cut: the stop came before its first byte.
+        """
+        last = self.content[-1] if self.content else {}
+        cut = self.provider_stop_reason in _TRUNCATED and last.get("type") == "tool_use"
+        return cut and last["input"].keys() <= {INVALID_JSON}
 
 
 def next_step(turn: AgentTurn) -> tuple[Step, StopReason | None]:
     """The continuation rule of design §9: blocks decide, the stop reason explains and vetoes.
 
-    Streams deliver blocks and stop metadata in different events, and a reply that waits for a
-    tool may say `tool_use`, `pause_turn` or nothing; the blocks are there in every case.
+    On a plain reply this is the branch on `stop_reason`: `tool_use` runs and loops, `end_turn`
+    answers. But streams deliver blocks and stop metadata in different events, and a reply that
+    waits for a tool may say `tool_use`, `pause_turn` or nothing; its blocks are there every time.
     """
     provider = turn.provider_stop_reason or ""
     if provider == "refusal":

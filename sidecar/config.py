@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import tomllib
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
 
+Prices = Mapping[str, Mapping[str, float]]
+PRICES = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
+
 
 @dataclass(frozen=True)
 class Config:
-    """`spawn`: how sessions start, `fork` (from a zygote; Linux) or `exec` (from a warm spare)."""
+    """`spawn`: how sessions start, `fork` (from a zygote; Linux) or `exec` (from a warm spare).
+
+    `prices`: dollars for a million tokens, by model, with the names of `PRICES`; the first two must
+    be there. They win over the prices that are known.
+    """
 
     spawn: str = "fork" if sys.platform == "linux" else "exec"
     max_sessions: int = bounds.MAX_SESSIONS
+    prices: Prices = field(default_factory=dict[str, Mapping[str, float]])
 
 
 def load(path: Path) -> Config:
@@ -28,7 +38,7 @@ def load(path: Path) -> Config:
         return Config()
     except (OSError, ValueError) as error:
         raise _bad(path, str(error)) from error
-    known = {field.name for field in fields(Config)}
+    known = {setting.name for setting in fields(Config)}
     if unknown := sorted(set(raw) - known):
         raise _bad(path, f"unknown setting {unknown[0]!r}; known are {', '.join(sorted(known))}")
     return _checked(path, raw)
@@ -42,7 +52,26 @@ def _checked(path: Path, raw: dict[str, Any]) -> Config:
         raise _bad(path, "spawn = 'fork' is safe on Linux only")
     if type(config.max_sessions) is not int or config.max_sessions < 1:
         raise _bad(path, f"max_sessions is a positive number, not {config.max_sessions!r}")
+    prices: Any = raw.get("prices", {})
+    if not isinstance(prices, dict):
+        raise _bad(path, 'prices are tables: [prices."model"]')
+    for model, given in cast("dict[str, Any]", prices).items():
+        if not _are_prices(given):
+            wanted = f"{' and '.join(PRICES[:2])}, perhaps {', '.join(PRICES[2:])}"
+            raise _bad(path, f"the prices of {model!r} are dollars for a million tokens: {wanted}")
     return config
+
+
+def _are_prices(given: Any) -> bool:
+    if not isinstance(given, dict):
+        return False
+    named = cast("dict[str, Any]", given)
+    usd = [value for value in named.values() if type(value) in (int, float)]
+    return (
+        set(PRICES[:2]) <= set(named) <= set(PRICES)
+        and len(usd) == len(named)
+        and all(math.isfinite(value) and value >= 0 for value in usd)
+    )
 
 
 def _bad(path: Path, what: str) -> SidecarError:

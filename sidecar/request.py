@@ -55,6 +55,8 @@ LIMITS_ENFORCED_BY = {
     "memory_bytes": "rlimit+watch" if sys.platform == "linux" else "watch",
     "processes": "watch",
     "cpu_s": "watch",
+    "tokens": "worker",
+    "cost_usd": "worker",
 }
 """A limit that is not here is refused: one that nobody enforces must not look kept."""
 

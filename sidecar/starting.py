@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sidecar import environment, faults
+from sidecar.config import Prices
 from sidecar.control_socket import listen
 from sidecar.forker import Forkers
 from sidecar.identity import identify
@@ -40,7 +41,7 @@ async def spawn(session: Session, forkers: Forkers) -> ShimLink:
     return await ShimLink.over(ours)
 
 
-def specification(session: Session, env: dict[str, str]) -> dict[str, Any]:
+def specification(session: Session, env: dict[str, str], prices: Prices) -> dict[str, Any]:
     """What the worker needs, secrets included; it exists in memory and on the link only."""
     spec, places = session.record.spec, session.places
     provider_env, tool_env = environment.split(env, os.environ, session.record.session_id)
@@ -72,6 +73,7 @@ def specification(session: Session, env: dict[str, str]) -> dict[str, Any]:
         },
         "provider_env": provider_env,
         "tool_env": tool_env,
+        "prices": prices,
     }
 
 

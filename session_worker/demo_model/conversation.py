@@ -16,6 +16,9 @@ from session_worker.demo_model.reply import Json
 SIGNATURE_PREFIX = "demo."
 """Tells the signatures made here from those of a real model, which nobody else can judge."""
 
+AUTHOR_CHARS = 8
+"""Of the digest of a model's name."""
+
 Tools = Mapping[str, Json]
 """Offered tools by name."""
 
@@ -106,25 +109,45 @@ def _call(use: Json, result: Json) -> Call:
 
 
 def segments(body: Json) -> list[Segment]:
-    """The request in the order the API caches it; where the anchors stand changes no digest."""
+    """The request in the order the API caches it; where the anchors stand changes no digest.
+
+    A digest begins with that of the model: caches and signatures are good for one model only.
+    """
+    author = _author(body)
     running = hashlib.sha256()
     found: list[Segment] = []
-    for place, block in _pieces(body):
+    for _, place, block in pieces(body):
         raw = json.dumps([place, _without_anchors(block)], ensure_ascii=False, sort_keys=True)
         running.update(raw.encode("utf-8", "surrogatepass"))
         ttl = block.get("cache_control", {}).get("ttl", "5m") if "cache_control" in block else None
-        found.append(Segment(len(raw), running.hexdigest(), ttl))
+        found.append(Segment(len(raw), author + running.hexdigest(), ttl))
     return found
 
 
-def _pieces(body: Json) -> Iterator[tuple[str, Json]]:
-    for tool in body.get("tools", ()):
-        yield "tools", tool
-    for block in blocks(body.get("system", "")):
-        yield "system", block
-    for message in body["messages"]:
-        for block in blocks(message["content"]):
-            yield message["role"], block
+def pieces(body: Json) -> Iterator[tuple[str, str, Json]]:
+    """The blocks of a request, each after its path and its place: `tools`, `system`, or a role.
+
+    Thinking of another model is none: the API drops it silently.
+    """
+    for n, tool in enumerate(body.get("tools", ())):
+        yield f"tools.{n}", "tools", tool
+    for n, block in enumerate(blocks(body.get("system", ""))):
+        yield f"system.{n}", "system", block
+    author = _author(body)
+    for n, message in enumerate(body["messages"]):
+        for m, block in enumerate(blocks(message["content"])):
+            if block["type"] != "thinking" or not block["signature"] or is_by(author, block):
+                yield f"messages.{n}.content.{m}", message["role"], block
+
+
+def _author(body: Json) -> str:
+    model: str = body.get("model", "")
+    return hashlib.sha256(model.encode("utf-8", "surrogatepass")).hexdigest()[:AUTHOR_CHARS]
+
+
+def is_by(author: str, thought: Json) -> bool:
+    seal: str = thought["signature"]
+    return seal.startswith(SIGNATURE_PREFIX + author)
 
 
 def _without_anchors(value: Any) -> Any:

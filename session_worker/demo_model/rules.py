@@ -6,12 +6,14 @@ here in the same words, so that the repairs of an agent loop can be tested.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
 from session_worker.demo_model.conversation import blocks
-from session_worker.demo_model.history import check_history
+from session_worker.demo_model.history import OF_THE_MODEL, SERVER_CALLS, check_history
+from session_worker.demo_model.images import check_images
 from session_worker.demo_model.reply import ApiError, Json
 from session_worker.demo_model.usage import TTL_S
 
@@ -21,10 +23,23 @@ TOOL_NAME_CHARS = 128
 REQUIRED: dict[str, dict[str, type]] = {
     "text": {"text": str},
     "thinking": {"thinking": str, "signature": str},
+    "redacted_thinking": {"data": str},
     "tool_use": {"id": str, "name": str, "input": dict},
+    "server_tool_use": {"id": str, "name": str, "input": dict},
+    "mcp_tool_use": {"id": str, "name": str, "input": dict},
     "tool_result": {"tool_use_id": str},
+    "image": {"source": dict},
 }
 """What a content block must have, by its type."""
+REQUIRED_OF_RESULTS: dict[str, type] = {"tool_use_id": str}
+"""The same of the results of server tools."""
+PATTERNS = {
+    ("tool_use", "id"): "^[a-zA-Z0-9_-]+$",
+    ("tool_use", "name"): "^[a-zA-Z0-9_-]{1,128}$",
+    ("server_tool_use", "id"): "^[a-zA-Z0-9_-]+$",
+}
+NO_PREFILL = re.compile(r"claude-[a-z]+-5-[1-9]")
+"""Models that answer, and never go on with an answer that was begun for them (anthropic.md §2)."""
 TYPE_NAMES = {str: "string", dict: "dictionary"}
 
 
@@ -45,14 +60,26 @@ def _violations(
         yield ApiError(401, "x-api-key header is required")
     if "anthropic-version" not in headers:
         yield ApiError(400, "anthropic-version: header is required")
+    if not _is_text(body):
+        yield ApiError(400, "The request body is not valid JSON: no low surrogate in string")
     # only the first is ever asked for: each group may rely on what the groups before it demand
     for wording in _shape(body):
         yield ApiError(400, wording)
     if models and body["model"] not in models:
         yield ApiError(404, f"model: {body['model']}")
-    for group in (_tools, _text, _anchors, check_history):
+    for group in (_tools, _text, _anchors, check_history, _prefill):
         for wording in group(body):
             yield ApiError(400, wording)
+    yield from check_images(body)
+
+
+def _is_text(body: Any) -> bool:
+    """Python reads half a surrogate pair; the API does not."""
+    try:
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _shape(body: Any) -> Iterator[str]:
@@ -62,6 +89,8 @@ def _shape(body: Any) -> Iterator[str]:
     for name in ("model", "max_tokens", "messages"):
         if name not in fields:
             yield f"{name}: Field required"
+    if not isinstance(fields["model"], str):
+        yield "model: Input should be a valid string"
     if not isinstance(fields["max_tokens"], int):
         yield "max_tokens: Input should be a valid integer"
     if fields["max_tokens"] < 1:
@@ -85,13 +114,33 @@ def _content(where: str, content: Any) -> Iterator[str]:
         yield f"{where}: Input should be a valid list"
     for m, block in enumerate(blocks(content)):
         place = f"{where}.{m}.{block['type']}"
-        for name, kind in REQUIRED.get(block["type"], {}).items():
+        is_server_result = block["type"].endswith("_tool_result")
+        required = REQUIRED_OF_RESULTS if is_server_result else REQUIRED.get(block["type"], {})
+        for name, kind in required.items():
             if name not in block:
                 yield f"{place}.{name}: Field required"
             if not isinstance(block[name], kind):
                 yield f"{place}.{name}: Input should be a valid {TYPE_NAMES[kind]}"
+            pattern = PATTERNS.get((block["type"], name))
+            if pattern and not re.search(pattern, block[name]):
+                yield f"{place}.{name}: String should match pattern '{pattern}'"
         if block["type"] == "tool_result":
-            yield from _content(f"{place}.content", block.get("content", ""))
+            yield from _result(place, block)
+
+
+def _result(place: str, block: Json) -> Iterator[str]:
+    yield from _content(f"{place}.content", block.get("content", ""))
+    if not isinstance(block.get("is_error", False), bool):
+        yield f"{place}.is_error: Input should be a valid boolean"
+    for part in _parts(block):
+        if part["type"] == "tool_result" or part["type"] in OF_THE_MODEL:
+            yield (
+                f"{place}.content: Input tag '{part['type']}' found using 'type' does not match "
+                "any of the expected tags: 'document', 'image', 'search_result', 'text', "
+                "'tool_reference'"
+            )
+        if block.get("is_error") and part["type"] != "text":
+            yield f'{place}: all content must be type "text" if `is_error` is true'
 
 
 def _is_dicts(value: Any) -> bool:
@@ -145,6 +194,27 @@ def _text(body: Json) -> Iterator[str]:
     last = [block.get("text", "") for block in blocks(messages[-1]["content"])]
     if messages[-1]["role"] == "assistant" and last and last[-1][-1:].isspace():
         yield "messages: final assistant content cannot end with trailing whitespace"
+
+
+def _prefill(body: Json) -> Iterator[str]:
+    """What a paused answer ends with is a guess; the API knows that it paused it."""
+    last: Json = body["messages"][-1]
+    end = blocks(last["content"]) if last["role"] == "assistant" else []
+    if end and end[-1]["type"] in ("thinking", "redacted_thinking"):
+        yield (
+            f"messages.{len(body['messages']) - 1}: The final block in an assistant message "
+            "cannot be `thinking`."
+        )
+    ended = {block.get("tool_use_id") for block in end}
+    waits = any(b["type"] in SERVER_CALLS and b["id"] not in ended for b in end)
+    paused = waits or any(
+        b["type"] == "compaction" or b["type"].endswith("_tool_result") for b in end[-1:]
+    )
+    if end and not paused and NO_PREFILL.match(body["model"]):
+        yield (
+            "This model does not support assistant message prefill. The conversation must end "
+            "with a user message."
+        )
 
 
 def _parts(block: Json) -> list[Json]:

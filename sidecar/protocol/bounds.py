@@ -151,14 +151,44 @@ MODEL_CONNECT_S = 5.0
 MODEL_STALL_S = 180.0
 """Silence on a model stream; pings count as life (anthropic.md §5)."""
 MODEL_WRITE_S = 30.0
+MODEL_REQUEST_RETRIES = 8
+"""Of one call that got no answer: at most 92 s of pauses in all (anthropic.md §5)."""
+MODEL_STREAM_RETRIES = 5
+"""Of one call whose answer broke off: each costs the tokens of the discarded part."""
+MODEL_RETRY_FIRST_S = 0.5
+"""Longest pause before the first retry; it doubles, and a random part of it is waited."""
+MODEL_RETRY_MAX_S = 30.0
+MODEL_RETRY_AFTER_MAX_S = 120.0
+"""A server's wish to wait longer than this ends the run: people should decide about that."""
+ANSWER_TOKENS_MIN = 4_096
+"""Room for an answer below which shortening `max_tokens` is no help, and compacting is."""
 MAX_TOKENS_DEFAULT = 32_000
 MAX_TURNS_DEFAULT = 100
 PAUSE_TURNS_MAX = 8
 """Resends in a row without a client tool call (design §9 rule 4)."""
+CACHE_LOOKBACK_BLOCKS = 15
+"""Blocks of one message after which it gets a breakpoint inside: the API looks back over 20."""
 ERROR_TEXT_CHARS = 4_000
 """Longest error text shown to the model or a client."""
 INVALID_JSON_CHARS = 200
 """How much of unparsable tool input is quoted back to the model."""
+COMPACTION_AT = 0.85
+"""Of the room for prompts, at which a conversation is compacted (tools-and-ux.md §4)."""
+COMPACTION_KEEP_TURNS = 2
+COMPACTION_KEEP_TOKENS = 20_000
+"""Kept word for word: the last turns, and more while it is no more than this."""
+COMPACTION_KEEP_SHARE = 4
+"""Of a small window, one part in so many is kept at most."""
+COMPACTION_GAIN_TOKENS = 2_000
+"""What a compaction must stand for at least: a summary is about as long itself."""
+COMPACTION_SUMMARY_TOKENS = 16_000
+"""`max_tokens` of a summary, the thinking before it included."""
+COMPACTION_PROMPT_TOKENS = 5_000
+"""A prompt under way that is longer is not repeated after the summary."""
+COMPACTION_FAILURES_MAX = 3
+"""In a row; then nothing is compacted unasked, else every turn would pay for another attempt."""
+COMPACTION_BYTES_PER_TOKEN = 3.6
+"""Of JSON, for comparing sizes where the API has not counted (tools-and-ux.md §4)."""
 
 # --- tools ---------------------------------------------------------------------------------
 PARALLEL_TOOLS = 8

@@ -6,61 +6,133 @@ from typing import Any
 
 import pytest
 
+from session_worker.assembler import INVALID_JSON
 from session_worker.turn import AgentTurn, Step, StopReason, next_step
 
-CALL = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {}}
-SERVER_CALL = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
-TEXT = {"type": "text", "text": "words"}
+Block = dict[str, Any]
+
+TEXT: Block = {"type": "text", "text": "words"}
+CALL: Block = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "ls"}}
+CUT: Block = {**CALL, "id": "toolu_2", "input": {INVALID_JSON: '{"comm'}}
+SERVER_CALL: Block = {**CALL, "type": "server_tool_use", "id": "srvtoolu_1"}
+MCP_CALL: Block = {**CALL, "type": "mcp_tool_use", "id": "mcptoolu_1"}
+SERVER_RESULT: Block = {"type": "code_execution_tool_result", "tool_use_id": "srvtoolu_1"}
+
+RUN = (Step.RUN_CALLS, None)
+RESEND = (Step.RESEND, None)
+DROP = (Step.DROP, StopReason.REFUSAL)
+ANSWER = (Step.FINISH, StopReason.FINAL_ANSWER)
+
+# stop reason: what follows without client calls, and with them
+RULE: dict[str | None, tuple[Any, Any]] = {
+    "end_turn": (ANSWER, RUN),
+    "stop_sequence": (ANSWER, RUN),
+    "tool_use": (ANSWER, RUN),
+    "pause_turn": (RESEND, RUN),
+    "compaction": (RESEND, RUN),
+    "max_tokens": (
+        (Step.FINISH, StopReason.MAX_TOKENS),
+        (Step.REFUSE_CALLS, StopReason.MAX_TOKENS),
+    ),
+    "model_context_window_exceeded": (
+        (Step.FINISH, StopReason.CONTEXT_LIMIT),
+        (Step.REFUSE_CALLS, StopReason.CONTEXT_LIMIT),
+    ),
+    "refusal": (DROP, DROP),
+    "something_new": (ANSWER, RUN),
+    "": (ANSWER, RUN),
+    None: (ANSWER, RUN),
+}
+TRUNCATING = ("max_tokens", "model_context_window_exceeded")
+SERVER_BLOCKS = ([], [SERVER_CALL], [SERVER_CALL, SERVER_RESULT, MCP_CALL])
+
+with_every_stop_reason = pytest.mark.parametrize("stop_reason", list(RULE))
+with_and_without_server_blocks = pytest.mark.parametrize("server_blocks", SERVER_BLOCKS)
 
 
-def turn(stop_reason: str | None, *content: dict[str, Any]) -> AgentTurn:
+def turn(stop_reason: str | None, *content: Block) -> AgentTurn:
     return AgentTurn.from_response({"content": list(content), "stop_reason": stop_reason})
 
 
-WITHOUT_CALLS = {
-    "end_turn": (Step.FINISH, StopReason.FINAL_ANSWER),
-    "stop_sequence": (Step.FINISH, StopReason.FINAL_ANSWER),
-    "tool_use": (Step.FINISH, StopReason.FINAL_ANSWER),
-    "max_tokens": (Step.FINISH, StopReason.MAX_TOKENS),
-    "model_context_window_exceeded": (Step.FINISH, StopReason.CONTEXT_LIMIT),
-    "pause_turn": (Step.RESEND, None),
-    "compaction": (Step.RESEND, None),
-    "refusal": (Step.DROP, StopReason.REFUSAL),
-    "brand_new": (Step.FINISH, StopReason.FINAL_ANSWER),
-    None: (Step.FINISH, StopReason.FINAL_ANSWER),
-}
-WITH_CALLS = {
-    "end_turn": (Step.RUN_CALLS, None),
-    "stop_sequence": (Step.RUN_CALLS, None),
-    "tool_use": (Step.RUN_CALLS, None),
-    "max_tokens": (Step.REFUSE_CALLS, StopReason.MAX_TOKENS),
-    "model_context_window_exceeded": (Step.REFUSE_CALLS, StopReason.CONTEXT_LIMIT),
-    "pause_turn": (Step.RUN_CALLS, None),
-    "compaction": (Step.RUN_CALLS, None),
-    "refusal": (Step.DROP, StopReason.REFUSAL),
-    "brand_new": (Step.RUN_CALLS, None),
-    None: (Step.RUN_CALLS, None),
-}
+@with_every_stop_reason
+@with_and_without_server_blocks
+@pytest.mark.parametrize("words", [[], [TEXT]])
+def test_without_calls_the_stop_reason_explains(
+    stop_reason: str | None, server_blocks: list[Block], words: list[Block]
+) -> None:
+    made = turn(stop_reason, *words, *server_blocks)
+    assert next_step(made) == RULE[stop_reason][0]
+    assert not made.cut_call
 
 
-@pytest.mark.parametrize(("stop_reason", "expected"), list(WITHOUT_CALLS.items()))
-def test_without_calls_the_stop_reason_explains(stop_reason: str | None, expected: Any) -> None:
-    assert next_step(turn(stop_reason, TEXT)) == expected
-    assert next_step(turn(stop_reason)) == expected
-    assert next_step(turn(stop_reason, SERVER_CALL)) == expected
+@with_every_stop_reason
+@with_and_without_server_blocks
+@pytest.mark.parametrize("calls", [[CALL], [CALL, {**CALL, "id": "toolu_3"}]])
+def test_with_calls_the_blocks_decide(
+    stop_reason: str | None, server_blocks: list[Block], calls: list[Block]
+) -> None:
+    for content in ([TEXT, *server_blocks, *calls], [*calls, *server_blocks, TEXT]):
+        made = turn(stop_reason, *content)
+        assert next_step(made) == RULE[stop_reason][1]
+        assert made.tool_calls == calls
+        assert not made.cut_call
 
 
-@pytest.mark.parametrize(("stop_reason", "expected"), list(WITH_CALLS.items()))
-def test_with_calls_the_blocks_decide(stop_reason: str | None, expected: Any) -> None:
-    assert next_step(turn(stop_reason, TEXT, CALL)) == expected
-    assert next_step(turn(stop_reason, CALL, SERVER_CALL)) == expected
+@with_every_stop_reason
+@with_and_without_server_blocks
+@pytest.mark.parametrize("cut", [CUT, {**CUT, "input": {}}, {**CUT, "input": {INVALID_JSON: ""}}])
+def test_a_call_is_cut_where_the_provider_ran_out_of_room_inside_it(
+    stop_reason: str | None, server_blocks: list[Block], cut: Block
+) -> None:
+    made = turn(stop_reason, *server_blocks, CALL, cut)
+    assert next_step(made) == RULE[stop_reason][1]
+    assert made.cut_call == (stop_reason in TRUNCATING)
+    assert not turn(stop_reason, cut, TEXT).cut_call
+    assert not turn(stop_reason, {**cut, "type": "server_tool_use"}).cut_call
+
+
+def test_a_call_that_code_on_the_server_makes_is_ours_to_run() -> None:
+    caller = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
+    asked = {**CALL, "caller": caller}
+    for stop_reason in ("pause_turn", "tool_use"):  # both readings of the API
+        made = turn(stop_reason, SERVER_CALL, asked)
+        assert made.tool_calls == [asked]
+        assert next_step(made) == RUN
 
 
 def test_a_response_is_normalised_once_and_its_content_kept_verbatim() -> None:
     novel = {"type": "brand_new", "x": 1}
-    content = [TEXT, novel, CALL, {"type": "text", "text": "!"}]
-    response = {"content": content, "stop_reason": "tool_use", "container": {"id": "c"}}
+    content = [TEXT, novel, SERVER_CALL, CALL, MCP_CALL, {"type": "text", "text": "!"}]
+    response = {
+        "content": content,
+        "stop_reason": "tool_use",
+        "usage": {"output_tokens": 1},
+        "container": {"id": "c", "expires_at": "soon"},
+    }
     made = AgentTurn.from_response(response)
     assert made.content == content
     assert (made.text, made.tool_calls) == ("words!", [CALL])
-    assert (made.provider_stop_reason, made.container, made.usage) == ("tool_use", {"id": "c"}, {})
+    assert made.provider_stop_reason == "tool_use"
+    assert made.usage == response["usage"]
+    assert made.container == response["container"]
+
+
+def test_a_response_without_metadata_has_none() -> None:
+    made = AgentTurn.from_response({"content": []})
+    assert (made.text, made.tool_calls, made.usage) == ("", [], {})
+    assert made.provider_stop_reason is None
+    assert made.container is None
+
+
+def test_the_reasons_to_stop_are_those_of_the_design() -> None:
+    assert {str(reason) for reason in StopReason} == {
+        "final_answer",
+        "max_tokens",
+        "max_turns",
+        "cancelled",
+        "refusal",
+        "context_limit",
+        "budget",
+        "loop_detected",
+        "error",
+    }
