@@ -1,4 +1,4 @@
-"""What a session costs: create, first token, a tool iteration, streaming, memory.
+"""What a session costs: create, first token, a tool iteration, streaming.
 
 Run as `python benchmarks/bench_session.py`. Real daemon, real workers, the demo model; compare
 figures within one run only, these machines are noisy.
@@ -6,19 +6,15 @@ figures within one run only, these machines are noisy.
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.figures import create, row, running, times
 from tests.support.daemon import Daemon
 from tests.support.endpoint import Endpoint, run_request
 
@@ -28,30 +24,20 @@ TEXT_CHARS = 200_000
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="sc-", dir="/tmp") as home:
-        daemon = Daemon(Path(home))
-        daemon.start()
-        work = Path(home) / "work"
-        work.mkdir()
-        try:
-            infos = measure_create(daemon, work)
-            endpoint = Endpoint(infos[0])
-            row("bare `bash -c true` by subprocess", times(bare_bash))
-            row("prompt without a tool, warm", times(lambda: endpoint.prompt("hello there")))
-            row("  of it until the first text", [first_text(endpoint) for _ in range(PROMPTS)])
-            row("prompt with one bash call, warm", times(lambda: endpoint.prompt("run `true`")))
-            measure_stream(endpoint)
-            measure_memory(infos)
-            row("destroy", times(lambda: destroy(daemon, infos), SESSIONS))
-        finally:
-            daemon.call("sidecar.shutdown", stop_sessions=True)
-            daemon.terminate()
+    with running() as daemon:
+        infos = measure_create(daemon)
+        endpoint = Endpoint(infos[0])
+        row("bare `bash -c true` by subprocess", times(bare_bash))
+        row("prompt without a tool, warm", times(lambda: endpoint.prompt("hello there")))
+        row("  of it until the first text", [first_text(endpoint) for _ in range(PROMPTS)])
+        row("prompt with one bash call, warm", times(lambda: endpoint.prompt("run `true`")))
+        measure_stream(endpoint)
+        row("destroy", times(lambda: destroy(daemon, infos), SESSIONS))
 
 
-def measure_create(daemon: Daemon, work: Path) -> list[dict[str, Any]]:
-    daemon.create(work)  # waits for the zygote
-    infos: list[dict[str, Any]] = []
-    row("create, endpoint answering", times(lambda: infos.append(daemon.create(work)), SESSIONS))
+def measure_create(daemon: Daemon) -> list[dict[str, Any]]:
+    infos = [create(daemon)]
+    row("create, endpoint answering", times(lambda: infos.append(create(daemon)), SESSIONS))
     return infos
 
 
@@ -80,29 +66,7 @@ def measure_stream(endpoint: Endpoint) -> None:
     with endpoint.stream("POST", "/runs", body) as events:
         parts = sum(event["type"] == "message.part" for event in events)
     passed = time.perf_counter() - began
-    print(f"{'streamed text, model to client':40} {parts / passed:8.0f} deltas/s ({parts} deltas)")
-
-
-def measure_memory(infos: list[dict[str, Any]]) -> None:
-    for name, key in (("worker", "pid"), ("shim", "shim_pid")):
-        pss = [psutil.Process(info[key]).memory_full_info().pss / 1e6 for info in infos[1:]]
-        print(f"{f'PSS of a {name}, {len(infos)} sessions':40} {statistics.median(pss):8.1f} MB")
-
-
-def times(work: Callable[[], object], rounds: int = PROMPTS) -> list[float]:
-    """Milliseconds of each round."""
-    out: list[float] = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        work()
-        out.append(1000 * (time.perf_counter() - began))
-    return out
-
-
-def row(name: str, values: list[float]) -> None:
-    values = sorted(values)
-    p95 = values[int(len(values) * 0.95)]
-    print(f"{name:40} p50 {statistics.median(values):8.1f} ms   p95 {p95:8.1f} ms")
+    print(f"{'streamed text, model to client':48} {parts / passed:8.0f} deltas/s ({parts} deltas)")
 
 
 if __name__ == "__main__":

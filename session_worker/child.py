@@ -9,7 +9,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import NoReturn
 
 from sidecar.protocol import VERSION
@@ -64,7 +63,7 @@ def _close_all_but(keep: set[int]) -> None:
 def count_threads() -> int:
     """Threads of this process as the kernel counts them; a fork is safe with exactly one."""
     if sys.platform == "linux":
-        return sum(1 for _ in Path("/proc/self/task").iterdir())
+        return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - a Path costs each fork 80 pages
     return threading.active_count()
 
 

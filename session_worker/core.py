@@ -48,6 +48,7 @@ class SessionCore:
         self._work = asyncio.Event()
         self._stopping = False
         self._context_tokens = 0
+        self._last_result: dict[str, Any] | None = None
 
     # --- for the protocols -----------------------------------------------------------------
 
@@ -103,6 +104,7 @@ class SessionCore:
     def take_over(self, restored: Restored) -> None:
         """Continue what an earlier worker of this session left; call once, before serving."""
         self.usage, self._context_tokens = restored.usage, restored.context_tokens
+        self._last_result = restored.last_result and restored.last_result.to_wire()
         for run in restored.runs:
             self._remember(run)
             if run.result is not None:
@@ -143,6 +145,7 @@ class SessionCore:
             self.notice("error", f"The result of this run was not recorded: {error}")
         run.result, run.finished_at, run.task = result, now_iso(), None
         run.finished_seq = self.log.emit(events.RUN_FINISHED, wire, run.run_id)
+        self._last_result = wire
         self._reporter.report(last_result=wire, usage=self._usage())
         if self.current is run:
             self.current = None
@@ -166,8 +169,13 @@ class SessionCore:
         self._reporter.report(state=state, run=self.run_info(), last_active_at=now_iso())
 
     def announce(self) -> None:
-        """The first word to the shim: up, and what it is."""
-        self._reporter.report(model=self.spec.provider.model, usage=self._usage())
+        """The first word to the shim: up, what it is, and what a shim before it knew."""
+        self._reporter.report(
+            model=self.spec.provider.model,
+            incarnation=self.spec.incarnation,
+            last_result=self._last_result,
+            usage=self._usage(),
+        )
         self.set_state(self.state)
 
     def run_info(self) -> dict[str, Any] | None:

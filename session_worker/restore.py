@@ -25,6 +25,7 @@ class Restored:
     context_tokens: int = 0
     cwd: Path | None = None
     """Where the last command ended."""
+    last_result: AgentLoopResult | None = None
 
 
 def restore(records: Iterable[dict[str, Any]]) -> Restored:
@@ -59,14 +60,21 @@ def restore(records: Iterable[dict[str, Any]]) -> Restored:
                 if run := by_id.get(record["run_id"]):
                     run.cancel_asked = True
             case "run_finished":
+                restored.last_result = AgentLoopResult.from_wire(record["result"])
                 if run := by_id.get(record["run_id"]):
-                    run.result = AgentLoopResult.from_wire(record["result"])
+                    run.result = restored.last_result
                     run.finished_at = record["at"]
                     run.finished_seq = 0
                     run.done.set()
             case _:
                 pass
     return restored
+
+
+def next_incarnation(records: Iterable[dict[str, Any]]) -> int:
+    """The number of the worker that opens this transcript now: shim and daemon count too, but
+    what they have counted dies with them."""
+    return 1 + max((r["incarnation"] for r in records if r["kind"] == "session"), default=0)
 
 
 def _add_message(run: Run, record: dict[str, Any]) -> None:

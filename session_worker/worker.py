@@ -12,12 +12,15 @@ import logging
 import signal
 import socket
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
+
+from aiohttp import web
 
 from session_worker.conversation import Conversation
 from session_worker.core import SessionCore
-from session_worker.demo_model import serve_unix
 from session_worker.event_log import EventLog
+from session_worker.http.app import build_app
 from session_worker.http.door import Door
 from session_worker.limits import Limits, apply_rlimits
 from session_worker.loop import Agent, serve_prompts
@@ -25,13 +28,16 @@ from session_worker.model import Model
 from session_worker.permissions import ASKING_MODES, NOTICE
 from session_worker.prompt import system_prompt
 from session_worker.reporter import Reporter
-from session_worker.restore import restore
+from session_worker.restore import next_incarnation, restore
 from session_worker.spec import SessionSpec
 from session_worker.tools.toolbox import Toolbox
 from session_worker.transcript import Transcript, read
 from session_worker.worker_start import take_over
 from sidecar.protocol import bounds, cgroup, events, prctl
 from sidecar.protocol.framing import LineSplitter
+
+_APP = build_app()
+"""Of this process's one session; made at import, which for a forked worker is before the fork."""
 
 
 def run_worker(link: socket.socket) -> None:
@@ -42,8 +48,13 @@ def run_worker(link: socket.socket) -> None:
     prctl.hide_memory()
     prctl.set_name("sidecar-worker")
     apply_rlimits(Limits.from_wire(wire["limits"]))
+    set_up_log()
+    asyncio.run(serve(SessionSpec.from_wire(wire), _APP, link, listener))
+
+
+def set_up_log() -> None:
+    """To stderr, which is worker.log; what was set up before the fork stays."""
     logging.basicConfig(format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")
-    asyncio.run(_serve(SessionSpec.from_wire(wire), link, listener))
 
 
 def _read_specification(link: socket.socket) -> dict[str, Any]:
@@ -54,7 +65,9 @@ def _read_specification(link: socket.socket) -> dict[str, Any]:
     raise SystemExit(0)  # the shim left before it had a session
 
 
-async def _serve(spec: SessionSpec, link: socket.socket, listener: socket.socket) -> None:
+async def serve(
+    spec: SessionSpec, app: web.Application, link: socket.socket, listener: socket.socket
+) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
@@ -63,6 +76,7 @@ async def _serve(spec: SessionSpec, link: socket.socket, listener: socket.socket
         transcript = Transcript.open(spec.places["transcript"])
         stack.callback(transcript.close)
         records = list(read(spec.places["transcript"]))
+        spec = replace(spec, incarnation=max(spec.incarnation, next_incarnation(records)))
         log = EventLog(spec.places["ring"], spec.ring_bytes)
         stack.callback(log.close)
         core = SessionCore(spec, log, transcript, Reporter(link))
@@ -77,8 +91,7 @@ async def _serve(spec: SessionSpec, link: socket.socket, listener: socket.socket
         )
         _tell_what_to_know(core)
         if spec.provider.demo:
-            await stack.enter_async_context(serve_unix(spec.places["model"]))
-            model = Model.on_socket(spec.provider, spec.places["model"])
+            model = Model.demo(spec.provider, spec.places["model"])
         else:
             model = Model(spec.provider)
         stack.push_async_callback(model.close)
@@ -89,7 +102,7 @@ async def _serve(spec: SessionSpec, link: socket.socket, listener: socket.socket
         core.take_over(restored)
         if in_group:
             await in_group  # before anybody can have us start something
-        door = await Door.open(core, listener)
+        door = await Door.open(core, app, listener)
         stack.push_async_callback(door.close)
         core.announce()
         async with asyncio.TaskGroup() as group:

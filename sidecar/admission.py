@@ -78,8 +78,11 @@ def left_in_groups(
 
 
 def _left_in(group: Path, kind: _Hierarchy) -> list[int]:
-    limit, used = _text(group / kind.limit).strip(), _text(group / kind.used).strip()
-    if not (limit.isdecimal() and used.isdecimal()):  # none, or "max"
+    limit = _text(group / kind.limit).strip()
+    if not limit.isdecimal() or int(limit) >= psutil.virtual_memory().total:  # limits nothing
+        return []
+    used = _text(group / kind.used).strip()
+    if not used.isdecimal():
         return []
     stat = dict(line.split() for line in _text(group / "memory.stat").splitlines())
     return [int(limit) - int(used) + int(stat.get(kind.reclaimable, 0))]

@@ -1,5 +1,8 @@
 """From one parsed JSON-RPC value to its reply: demultiplexer, validator and exception wall
 around `jsonrpcserver` (anthropic.md §7 has what it does without them).
+
+Importing that and `jsonschema` is half of a daemon's start. So the first request does it that needs
+them; `sidecar.ping`, which only asks whether anybody is there, is answered without.
 """
 
 from __future__ import annotations
@@ -7,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar, cast
-
-from jsonrpcserver import Error, Success
-from jsonrpcserver.async_main import dispatch_to_serializable
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError, best_match  # pyright: ignore[reportUnknownVariableType]
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.methods import METHODS, Method
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +34,12 @@ def walled(name: str, handler: Handler[C]) -> Callable[..., Awaitable[Any]]:
     This is the control plane's one translation point: no text of an unexpected exception passes.
     """
     method = METHODS[name]
-    validator = Draft202012Validator(method.schema)
 
     async def call(context: C, **params: Any) -> Any:
+        from jsonrpcserver import Error, Success
+
         try:
-            _validate(method, validator, params)
+            _validate(method, params)
             return Success(await handler(context, method.with_defaults(params)))
         except SidecarError as error:
             wire = error.to_wire()
@@ -49,8 +53,18 @@ def walled(name: str, handler: Handler[C]) -> Callable[..., Awaitable[Any]]:
     return call
 
 
-def _validate(method: Method, validator: Draft202012Validator, params: dict[str, Any]) -> None:
-    errors = cast("list[ValidationError]", list(validator.iter_errors(params)))  # pyright: ignore
+@cache
+def _validator(name: str) -> Draft202012Validator:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(METHODS[name].schema)
+
+
+def _validate(method: Method, params: dict[str, Any]) -> None:
+    from jsonschema.exceptions import best_match  # pyright: ignore[reportUnknownVariableType]
+
+    found = _validator(method.name).iter_errors(params)  # pyright: ignore
+    errors = cast("list[ValidationError]", list(found))
     problem = cast("ValidationError | None", best_match(errors))
     if problem is None:
         return
@@ -86,6 +100,10 @@ async def _answer_one(
     if problem is not None:
         plain = isinstance(request_id, str | int) and not isinstance(request_id, bool)
         return _refusal(request_id if plain else None, problem)
+    if request["method"] == "sidecar.ping" and not request.get("params"):
+        return {"jsonrpc": "2.0", "result": {}, "id": request_id} if "id" in request else None
+    from jsonrpcserver.async_main import dispatch_to_serializable
+
     reply = await dispatch_to_serializable(
         cast("str", request),
         cast("Any", methods),

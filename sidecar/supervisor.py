@@ -66,7 +66,8 @@ class Supervisor:
             ensure_private_dir(directory)
         for directory in sorted(self.places.sessions.iterdir()):
             await self._take_over(directory)
-        await self._end_orphans(*self.sessions.ended())
+        if ended := self.sessions.ended():
+            await self._end_orphans(*ended)
         self._background(self.forkers.keep_ready())
 
     async def _take_over(self, directory: Path) -> None:
@@ -236,7 +237,8 @@ class Supervisor:
             link = await spawn(session, self.forkers)
             stage = "ready"
             self._background(self._follow(session, link))
-            await link.send({"op": "start", "spec": specification(session, env)})
+            spec = specification(session, env, self._config.prices)
+            await link.send({"op": "start", "spec": spec})
             faults.reach("specification_sent")
             await session.wait_for(lambda s: s.state != "starting", bounds.SESSION_START_S)
             faults.reach("session_ready")

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from session_worker.core import SessionCore
 from session_worker.http import runs, session
 from session_worker.http.errors import HttpError, error_response
 from session_worker.http.keys import CORE
@@ -21,11 +20,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
-def build_app(core: SessionCore) -> web.Application:
+def build_app() -> web.Application:
     app = web.Application(
         middlewares=[_translate_errors, _guard], client_max_size=bounds.HTTP_BODY_BYTES
     )
-    app[CORE] = core
     app.router.add_get("/healthz", _healthz)
     runs.add_routes(app.router)
     session.add_routes(app.router)

@@ -8,7 +8,7 @@ import socket
 from aiohttp import web
 
 from session_worker.core import SessionCore
-from session_worker.http.app import build_app
+from session_worker.http.keys import CORE
 from sidecar.protocol import bounds
 
 
@@ -23,9 +23,10 @@ class Door:
         self._site: web.SockSite | None = None
 
     @classmethod
-    async def open(cls, core: SessionCore, listener: socket.socket) -> Door:
+    async def open(cls, core: SessionCore, app: web.Application, listener: socket.socket) -> Door:
+        app[CORE] = core
         runner = web.AppRunner(
-            build_app(core),
+            app,
             access_log=None,
             handle_signals=False,
             keepalive_timeout=bounds.HTTP_KEEPALIVE_S,
