@@ -34,7 +34,9 @@ from sidecar.protocol.events import now_iso
 from sidecar.protocol.files import write_json
 from sidecar.protocol.peer import is_ours
 
-REPORTED = frozenset({"state", "model", "run", "usage", "last_result", "last_active_at"})
+REPORTED = frozenset(
+    {"state", "model", "incarnation", "run", "usage", "last_result", "last_active_at"}
+)
 """Members of the word that the worker reports; the others are the shim's own knowledge."""
 
 

@@ -53,12 +53,16 @@ class Forker:
         return await self._answer(bounds.ZYGOTE_READY_S)
 
     async def fork(self, fds: list[int]) -> int:
-        """The pid of a new shim that holds `fds`. Raises `ForkRefused`."""
+        """The pid of a new shim that holds `fds`. Raises `ForkRefused`.
+
+        One that does not answer is killed: its late answer would pass for that to the next request.
+        """
         try:
             socket.send_fds(self._requests, [b"f"], fds)
-        except OSError as error:
+            answer = await self._answer(bounds.FORK_REPLY_S)
+        except (OSError, ForkRefused) as error:
+            self.process.kill()
             raise ForkRefused(str(error)) from error
-        answer = await self._answer(bounds.FORK_REPLY_S)
         if "pid" not in answer:
             raise ForkRefused(answer.get("error", "no pid in the answer"))
         return int(answer["pid"])
@@ -147,34 +151,34 @@ class Forkers:
             self._zygote = self._zygote_hello = None
             self._settled.set()
 
-    async def make_shim(self, fds: list[int]) -> int:
-        """The pid of a new shim that holds `fds`. Raises `SidecarError` (`start_failed`)."""
+    async def by_fork(self, fds: list[int]) -> int:
+        """The pid of a new shim that holds `fds`. Raises `ForkRefused`; a shim may hold them all
+        the same, if the zygote died or hung before it could say so."""
         async with self._turn:
             if self._by_fork:
                 async with asyncio.timeout(bounds.ZYGOTE_READY_S):
                     await self._settled.wait()
-            if self._zygote is not None and self._zygote_hello is not None:
-                try:
-                    return await self._zygote.fork(fds)
-                except ForkRefused as error:
-                    log.warning("the zygote does not fork (%s); using exec", error)
-            return await self._by_exec(fds)
+            if self._zygote is None or self._zygote_hello is None:
+                raise ForkRefused("there is no zygote")
+            return await self._zygote.fork(fds)
 
-    async def _by_exec(self, fds: list[int]) -> int:
-        spare = self._spare or self._start(SPARE)
-        self._spare = None
-        try:
-            await spare.hello()
-            pid = await spare.fork(fds)
-        except ForkRefused as error:
-            spare.dismiss()
-            raise SidecarError(
-                "start_failed", f"no process could be started: {error}", "see daemon.log"
-            ) from error
-        spare.let_go()
-        if not self._by_fork:
-            self._spare = self._start(SPARE)
-        return pid
+    async def by_exec(self, fds: list[int]) -> int:
+        """The same from a spare. Raises `SidecarError` (`start_failed`)."""
+        async with self._turn:
+            spare = self._spare or self._start(SPARE)
+            self._spare = None
+            try:
+                await spare.hello()
+                pid = await spare.fork(fds)
+            except ForkRefused as error:
+                spare.dismiss()
+                raise SidecarError(
+                    "start_failed", f"no process could be started: {error}", "see daemon.log"
+                ) from error
+            spare.let_go()
+            if not self._by_fork:
+                self._spare = self._start(SPARE)
+            return pid
 
     def _start(self, module: str) -> Forker:
         forker = Forker(module)

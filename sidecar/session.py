@@ -56,25 +56,33 @@ class Session:
 
     # --- following the shim ----------------------------------------------------------------
 
-    async def follow(self, link: ShimLink | None = None) -> None:
-        """Take the shim's words until it has ended, through `link` first.
+    async def follow(self, link: ShimLink | None = None) -> bool:
+        """Take the shim's words until its last, through `link` first. False if it ended without.
 
         A lost link to a living shim is made again: not answering in time is no proof of death.
+        After the last word the session may be resumed at any moment, so from then on nothing here
+        may look at its state or its shim: they may be the next one's.
         """
         shim = self.record.shim
         assert shim is not None, "a session is followed once its shim is recorded"
         while True:
-            self._link = link or await self._connect()
+            self._link = current = link or await self._connect()
             link = None
-            if self._link is not None:
-                async for word in self._link.words():
-                    if word["shim_pid"] != shim.pid:
-                        break  # somebody else answers on our socket
-                    await self._take(word)
-                self._link.close()
-                self._link = None
-            if not self.live or await self.wait_process_gone(bounds.SHIM_RETRY_S):
-                return
+            if current is not None:
+                try:
+                    async for word in current.words():
+                        if word["shim_pid"] != shim.pid:
+                            break  # somebody else answers on our socket
+                        if word["exit"] is not None:
+                            self._link = None
+                            await self._take(word)
+                            return True
+                        await self._take(word)
+                    self._link = None
+                finally:
+                    current.close()
+            if await self.wait_process_gone(bounds.SHIM_RETRY_S):
+                return False
 
     async def _connect(self) -> ShimLink | None:
         try:
@@ -99,8 +107,7 @@ class Session:
         """A destroyed session is `exited`, whatever ended it first."""
         if self.state != "exited":
             gone = {"code": None, "signal": None, "reason": self.state, "at": now_iso()}
-            self.word = {"exit": gone} | self.word
-            await self._become("exited", self.word)
+            await self._become("exited", self.word | {"exit": self.word["exit"] or gone})
 
     async def _take(self, word: Word) -> None:
         await self._become(word["state"], word)

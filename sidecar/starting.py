@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -11,19 +13,32 @@ from typing import Any
 from sidecar import environment, faults
 from sidecar.config import Prices
 from sidecar.control_socket import listen
-from sidecar.forker import Forkers
+from sidecar.forker import Forkers, ForkRefused
 from sidecar.identity import identify
 from sidecar.protocol import bounds
 from sidecar.session import Session
 from sidecar.shim_link import ShimLink
 
+log = logging.getLogger(__name__)
+
 
 async def spawn(session: Session, forkers: Forkers) -> ShimLink:
-    """Sockets, log and link for a new shim, and its identity on disk before it may act."""
+    """A new shim, its identity on disk before it may act. Raises OSError, `SidecarError`."""
+    try:
+        return await _spawn(session, forkers.by_fork)
+    except ForkRefused as error:
+        log.info("session %s starts by exec: %s", session.record.session_id, error)
+        # with descriptors of its own: a shim that was forked after all finds its link closed
+        return await _spawn(session, forkers.by_exec)
+
+
+async def _spawn(session: Session, make_shim: Callable[[list[int]], Awaitable[int]]) -> ShimLink:
+    """Sockets, log and link for a new shim."""
     places, record = session.places, session.record
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    with ExitStack() as passed:
+    with ExitStack() as passed, ExitStack() as on_failure:
+        on_failure.callback(ours.close)
         passed.enter_context(theirs)
         endpoint = passed.enter_context(listen(places.endpoint, bounds.ENDPOINT_BACKLOG))
         control = passed.enter_context(listen(places.control, bounds.SHIM_BACKLOG))
@@ -31,9 +46,8 @@ async def spawn(session: Session, forkers: Forkers) -> ShimLink:
         worker_log = os.open(places.worker_log, flags, 0o600)
         passed.callback(os.close, worker_log)
         faults.reach("sockets_bound")
-        pid = await forkers.make_shim(
-            [endpoint.fileno(), control.fileno(), theirs.fileno(), worker_log]
-        )
+        pid = await make_shim([endpoint.fileno(), control.fileno(), theirs.fileno(), worker_log])
+        on_failure.pop_all()
     faults.reach("shim_forked")
     record.shim = identify(pid)
     record.save(places)

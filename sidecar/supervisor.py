@@ -109,8 +109,7 @@ class Supervisor:
     async def _follow(self, session: Session, link: ShimLink | None = None) -> None:
         """Know what the shim says until it has ended. If that was without a last word, end what
         it left before the session counts as lost, for then it may be started again."""
-        await session.follow(link)
-        if session.live:
+        if not await session.follow(link):
             await self._end_orphans(session)
             await session.settle()
 

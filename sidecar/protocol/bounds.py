@@ -166,12 +166,24 @@ MAX_TOKENS_DEFAULT = 32_000
 MAX_TURNS_DEFAULT = 100
 PAUSE_TURNS_MAX = 8
 """Resends in a row without a client tool call (design §9 rule 4)."""
+MODEL_SILENCE_NOTICE_S = 20.0
+"""Without a first word for so long, people are told: they would look for a hang of ours."""
+LOOP_REMIND_CALLS = 3
+"""Equal calls in a row from which the model is told so (tools-and-ux.md §2)."""
+LOOP_STOP_CALLS = 10
+"""Equal calls in a row that are not made any more: the run ends as `loop_detected`."""
 CACHE_LOOKBACK_BLOCKS = 15
 """Blocks of one message after which it gets a breakpoint inside: the API looks back over 20."""
 ERROR_TEXT_CHARS = 4_000
 """Longest error text shown to the model or a client."""
 INVALID_JSON_CHARS = 200
 """How much of unparsable tool input is quoted back to the model."""
+MESSAGE_CHARS = 32 * MIB
+"""Longest response: the API takes requests of 32 MB, so a longer one could never be sent back."""
+MESSAGE_DEPTH = 100
+"""Deepest nesting of a block or a tool input: some that walk it later are recursive."""
+COMPACTION_FOCUS_CHARS = 4_000
+"""Longest wish for a summary: what it is longer than is no wish but another text."""
 COMPACTION_AT = 0.85
 """Of the room for prompts, at which a conversation is compacted (tools-and-ux.md §4)."""
 COMPACTION_KEEP_TURNS = 2

@@ -187,6 +187,23 @@ def test_a_session_that_cannot_even_be_spawned_is_a_start_failure_and_not_live(
     assert own_daemon.create(work, name="stillborn")["state"] == "idle"
 
 
+def test_a_zygote_that_hangs_is_replaced_and_makes_no_shim_too_late(
+    own_daemon: Daemon, work: Path
+) -> None:
+    own_daemon.create(work)
+    zygote = own_daemon.call("sidecar.status")["zygote"]["pid"]
+    os.kill(zygote, signal.SIGSTOP)
+    info = own_daemon.create(work)
+    assert Endpoint(info).prompt("list the files here")["status"] == "completed"
+    eventually(
+        lambda: own_daemon.call("sidecar.status")["zygote"]["pid"] not in (None, zygote),
+        "a new zygote",
+    )
+    own_daemon.create(work)
+    shims = {s["shim_pid"] for s in own_daemon.call("session.list")["sessions"]}
+    assert {p.pid for p in of_home(own_daemon.home) if p.name() == "sidecar-shim"} == shims
+
+
 def test_a_dead_zygote_is_replaced_and_sessions_start_meanwhile(
     own_daemon: Daemon, work: Path
 ) -> None:

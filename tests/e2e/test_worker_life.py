@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import psutil
 import pytest
 
 from session_worker.demo_model import Fault, Reply, text, tool_use
-from tests.support.control import CallFailed
+from sidecar.protocol import bounds
+from tests.support.control import CallFailed, Control
 from tests.support.daemon import Daemon
 from tests.support.endpoint import Endpoint
 from tests.support.model_server import model_server
@@ -68,7 +70,7 @@ def test_a_killed_worker_is_restarted_and_clients_wait_instead_of_being_refused(
     assert events[: len(before)] == before
     restarted = next(event for event in events if event["type"] == "restarted")
     assert restarted["data"] == {"incarnation": 2, "reason": "signal 9"}
-    assert after["usage"]["input_tokens"] > 0
+    assert after["usage"]["context_tokens"] > 0
 
 
 def test_a_run_cut_off_in_a_tool_goes_on_with_the_outcome_unknown_and_never_reruns_it(
@@ -264,3 +266,22 @@ def test_a_sleeper_is_adopted_asleep_and_wakes_for_its_client(
     own_daemon.start()
     eventually(lambda: status(own_daemon, endpoint)["state"] == "sleeping", "adopted asleep")
     assert endpoint.prompt("list the files here")["status"] == "completed"
+
+
+def test_a_session_that_has_just_failed_can_be_resumed_at_once(daemon: Daemon, work: Path) -> None:
+    endpoint = daemon.session(work)
+    with closing(Control(daemon.socket)) as watch:
+        watch.call("sidecar.subscribe")
+        killed: set[int] = set()
+        for _ in range(bounds.RESTART_CRASHES_MAX):
+            pid = eventually(
+                lambda: (p := status(daemon, endpoint)["pid"]) not in killed and p, "a new worker"
+            )
+            killed.add(pid)
+            os.kill(pid, signal.SIGKILL)
+        while watch.notification()["params"]["state"] != "failed":
+            pass
+        resumed = watch.call("session.resume", session_id=endpoint.session_id)
+    assert resumed["state"] == "idle"
+    assert endpoint.prompt("list the files here")["status"] == "completed"
+    assert status(daemon, endpoint)["shim_pid"] == resumed["shim_pid"]
