@@ -32,6 +32,7 @@ class CreateParams(TypedDict, total=False):
     mcp_servers: dict[str, Any]
     env: dict[str, str]
     limits: dict[str, float]
+    """`memory_bytes`, `processes`, `cpu_s`; `tokens` and `cost_usd` of all model calls together."""
     ring_bytes: int
     idle_timeout_s: float
     programmatic_tools: bool
@@ -88,6 +89,17 @@ class Sidecar:
     async def status(self, session_id: str) -> dict[str, Any]:
         """SessionInfo with `resources`, `ring` and `usage`."""
         return await self._call("session.status", {"session_id": session_id})
+
+    async def statuses(self, *, all: bool = False) -> list[dict[str, Any]]:
+        """`status` of each session that `list` names, but of those that are gone by then."""
+        asked = (self.status(info["session_id"]) for info in await self.list(all=all))
+        found: list[dict[str, Any]] = []
+        for answer in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(answer, dict):
+                found.append(answer)
+            elif not isinstance(answer, SidecarError) or answer.code != "session_not_found":
+                raise answer
+        return found
 
     async def list(self, *, all: bool = False, state: str | None = None) -> list[SessionInfo]:
         """Every live session, with `all` the ended ones too, newest first."""

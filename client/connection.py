@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from client.errors import ConnectionLost, Unreachable
+from client.errors import ConnectionLost, Unreachable, UsageError
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import PlaceError, SidecarError
 from sidecar.protocol.framing import LineSplitter, LineTooLong, encode
@@ -63,10 +63,14 @@ class Connection:
     async def call(
         self, method: str, params: dict[str, Any] | None = None, timeout_s: float = bounds.CALL_S
     ) -> Any:
-        """The result of one request. Raises `SidecarError`, the daemon's or a `ConnectionLost`."""
+        """The result of one request. Raises `SidecarError`: the daemon's, a `ConnectionLost`, or a
+        `UsageError` for params that are no JSON."""
         request_id = next(self._ids)
         request = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}}
-        line = encode(request)
+        try:
+            line = encode(request)
+        except ValueError as error:
+            raise UsageError(f"{method}: {error}", "use finite numbers") from None
         if len(line) > bounds.CONTROL_LINE_BYTES:
             raise LineTooLong(bounds.CONTROL_LINE_BYTES)
         if self.lost:

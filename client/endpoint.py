@@ -22,17 +22,25 @@ if TYPE_CHECKING:
 AGENT = "sidecar"
 
 
-def run_request(text: str, mode: str) -> dict[str, Any]:
-    """The body of `POST /runs` for a prompt of plain text."""
+def run_request(text: str, mode: str, *, steer: bool = False) -> dict[str, Any]:
+    """The body of `POST /runs` for a prompt of plain text; with `steer` one that does not wait
+    for the end of the run under way."""
     message = {"role": "user", "parts": [{"content": text}]}
-    return {"agent_name": AGENT, "mode": mode, "input": [message]}
+    request: dict[str, Any] = {"agent_name": AGENT, "mode": mode, "input": [message]}
+    return {**request, "steer": True} if steer else request
 
 
 async def fetch(
-    info: SessionInfo, method: str, path: str, body: dict[str, Any] | None = None
+    info: SessionInfo,
+    method: str,
+    path: str,
+    body: dict[str, Any] | None = None,
+    *,
+    silence_s: float | None = bounds.STREAM_IDLE_S,
 ) -> bytes:
-    """The whole answer to one request. Raises `SidecarError`."""
-    async with _request(info, method, path, body) as response:
+    """The whole answer to one request, which may take `silence_s` to begin; None waits for as
+    long as the worker lives. Raises `SidecarError`."""
+    async with _request(info, method, path, body, silence_s) as response:
         return await response.read()
 
 
@@ -57,15 +65,17 @@ def gap(data: dict[str, int]) -> Envelope:
 
 @contextlib.asynccontextmanager
 async def _request(
-    info: SessionInfo, method: str, path: str, body: dict[str, Any] | None = None
+    info: SessionInfo,
+    method: str,
+    path: str,
+    body: dict[str, Any] | None = None,
+    silence_s: float | None = bounds.STREAM_IDLE_S,
 ) -> AsyncGenerator[aiohttp.ClientResponse]:
     import aiohttp
 
     where = info["endpoint"]
     headers = {"Authorization": f"Bearer {where['token']}"} if where["token"] else None
-    timeout = aiohttp.ClientTimeout(
-        total=None, sock_connect=bounds.CONNECT_S, sock_read=bounds.STREAM_IDLE_S
-    )
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=bounds.CONNECT_S, sock_read=silence_s)
     connector = aiohttp.UnixConnector(where["socket"])
     try:
         async with (

@@ -26,7 +26,9 @@ class EndpointRefusal(SidecarError):
     """A session's endpoint answered with an HTTP error; `code` is the endpoint's own."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(code, message, "sidecarctl session ls -a", status=status)
+        ours = status in (400, 422)
+        hint = "sidecarctl --help" if ours else "sidecarctl session ls -a"
+        super().__init__(code, message, hint, status=status)
         self.status = status
 
 

@@ -50,32 +50,40 @@ class Session:
         self.info = await self._sidecar.destroy(self.id, grace_s=grace_s, purge=purge)
         return self.info
 
-    async def start(self, text: str) -> dict[str, Any]:
-        """Hand in a prompt and wait for its acceptance only: the Run `{run_id, status, …}`."""
-        body = endpoint.run_request(text, "async")
+    async def start(self, text: str, *, steer: bool = False) -> dict[str, Any]:
+        """Hand in a prompt and wait for its acceptance only: the Run `{run_id, status, …}`.
+
+        With `steer` it does not wait for the end of the run under way, but goes along with the
+        next tool results of that run and shares its result; without such a run it is like any.
+        """
+        body = endpoint.run_request(text, "async", steer=steer)
         return json.loads(await endpoint.fetch(self.info, "POST", "/runs", body))
 
-    async def prompt(self, text: str) -> dict[str, Any]:
-        """Hand in a prompt and wait for its AgentLoopResult."""
+    async def prompt(self, text: str, *, steer: bool = False) -> dict[str, Any]:
+        """Hand in a prompt, as `start` does, and wait for its AgentLoopResult."""
         result: dict[str, Any] = {}
-        async for event in self.stream(text):
+        async for event in self.stream(text, steer=steer):
             result = event["data"]
         return result
 
-    async def stream(self, text: str) -> AsyncGenerator[Envelope]:
-        """Hand in a prompt and follow its run; the last event is its `run_finished`.
+    async def stream(self, text: str, *, steer: bool = False) -> AsyncGenerator[Envelope]:
+        """Hand in a prompt, as `start` does, and follow its run; the last event is its
+        `run_finished`. With `steer` the events of the run it goes along with are among them, from
+        there on. A `retry` that says `discard` takes back what its unfinished answer had said.
 
-        Raises `ConnectionLost` when that event can no longer come.
+        Raises `ConnectionLost` when the last event can no longer come.
         """
         cursor = (await self.status())["ring"]["last_seq"]
-        run_id: str = (await self.start(text))["run_id"]
-        over_by = None
+        run_id: str = (await self.start(text, steer=steer))["run_id"]
+        over_by, begun = None, False
         async with aclosing(self.events(cursor)) as events:
             async for event in events:
-                kind = event["type"]
-                if event["run_id"] == run_id or kind == GAP:
+                kind, own = event["type"], event["run_id"] == run_id
+                begun = begun or own
+                shared = steer and begun and event["run_id"] and kind != RUN_FINISHED
+                if own or shared or kind in (GAP, RESTARTED):
                     yield event
-                    if kind == RUN_FINISHED:
+                    if own and kind == RUN_FINISHED:
                         return
                 if kind in (GAP, RESTARTED):
                     over_by = await self._over_by(run_id)
@@ -141,6 +149,18 @@ class Session:
     async def cancel(self) -> None:
         """End the run, if there is one; returns when nothing of it is left."""
         await endpoint.fetch(self.info, "POST", f"/sessions/{self.id}/cancel", {})
+
+    async def context(self) -> dict[str, Any]:
+        """What fills the model's context: `{session_id, model, context_tokens, context_window,
+        calls}`, one record of tokens and cost for each model call, the discarded ones too."""
+        return json.loads(await endpoint.fetch(self.info, "GET", f"/sessions/{self.id}/context"))
+
+    async def compact(self, focus: str = "") -> dict[str, Any]:
+        """Have a summary stand for all but the newest messages, with attention to `focus`, after
+        the runs that were accepted before: `{run_id, result}`. What keeps it from happening is
+        the result's `error`."""
+        path, body = f"/sessions/{self.id}/compact", {"focus": focus}
+        return json.loads(await endpoint.fetch(self.info, "POST", path, body, silence_s=None))
 
     async def transcript(self, format: str = "json") -> str:
         """The durable record as `json`, `jsonl` or `markdown` text."""

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from session_worker.model_error import ModelError
+from sidecar.protocol.bounds import MESSAGE_CHARS, MESSAGE_DEPTH
 
 Block = dict[str, Any]
 Event = dict[str, Any]
@@ -24,10 +25,6 @@ Event = dict[str, Any]
 INVALID_JSON = "INVALID_JSON"
 """Key under which unparsable tool input is kept; such a call is answered, never run."""
 
-MESSAGE_CHARS = 32 * 1024 * 1024
-"""Longest response: the API takes requests of 32 MB, so a longer one could never be sent back."""
-MESSAGE_DEPTH = 100
-"""Deepest nesting of a block or a tool input: some that walk it later are recursive."""
 
 _TEXT_DELTAS = {
     "text_delta": "text",

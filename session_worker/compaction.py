@@ -166,12 +166,14 @@ def estimate(content: Any) -> int:
 
 
 def summary_request(
-    prefix: Sequence[Message], by: By, max_tokens: int, *, focus: str = "", has_tools: bool = True
+    prefix: Sequence[Message], by: By, max_tokens: int, *, focus: str = ""
 ) -> tuple[list[Message], dict[str, Any]]:
     """Messages and parameters that ask for a summary of `prefix`; model, system and tools stay.
 
     `prefix` is what is sent of the messages before the border, unchanged, so the cache knows it
-    and its thinking stays valid. It ends without an open call, because a border parts none.
+    and its thinking stays valid. It ends without an open call, because a border parts none. Tools
+    stay allowed: `tool_choice` would empty the cache of all messages, and `summary_of` takes no
+    answer with a call.
     """
     messages = list(prefix)
     instructions = _instructions(focus, update=is_summary(messages[0]))
@@ -185,7 +187,7 @@ def summary_request(
         messages.append({**last, "content": [*last["content"], question]})
     else:
         messages.append({"role": "user", "content": [question]})
-    return messages, {**limit, **({"tool_choice": {"type": "none"}} if has_tools else {})}
+    return messages, limit
 
 
 def _instructions(focus: str, *, update: bool) -> str:
@@ -218,15 +220,25 @@ def note(
     """The fields of the record; `at` is the border, `kept` counts the messages behind it.
 
     Our own summary is followed by the prompt under way, word for word, if that was compacted.
+    `tokens_after` is the same part of `tokens_before` as by size, until a call has counted.
     """
     prompt = _prompt_under_way(messages, at) if by == "own" else []
+    left = [*summary, *prompt]
+    share = estimate([left, *messages[at:]]) / estimate(messages)
     return {
         "note": COMPACTED,
         "by": by,
-        "summary": [*summary, *prompt],
+        "summary": left,
         "kept": len(messages) - at,
         "tokens_before": tokens_before,
+        "tokens_after": round(tokens_before * min(share, 1)),
     }
+
+
+def announcement(note: Mapping[str, Any]) -> str:
+    """What people are told of it."""
+    before, after = note["tokens_before"], note["tokens_after"]
+    return f"Compacted: the context was about {before:,} tokens, and is now about {after:,}."
 
 
 def apply(history: History, note: Mapping[str, Any], *, api_blocks: bool = True) -> list[str]:

@@ -9,9 +9,10 @@ from dataclasses import asdict
 from typing import Any
 
 from session_worker.event_log import EventLog
+from session_worker.prices import cost_usd
 from session_worker.reporter import Reporter
 from session_worker.restore import CANCEL_ASKED, Restored
-from session_worker.result import AgentLoopResult, Usage
+from session_worker.result import AgentLoopResult, Tokens, Usage
 from session_worker.run import Run
 from session_worker.spec import SessionSpec
 from session_worker.transcript import Transcript, TranscriptFull
@@ -46,14 +47,18 @@ class SessionCore:
         self._waiting: deque[Run] = deque()
         self._runs: dict[str, Run] = {}
         self._work = asyncio.Event()
+        self.has_run = asyncio.Event()
+        """Set once a run has begun in this worker."""
         self._stopping = False
-        self._context_tokens = 0
+        self.context_tokens = 0
+        """What the next call will hold at least."""
         self._last_result: dict[str, Any] | None = None
 
     # --- for the protocols -----------------------------------------------------------------
 
-    def submit(self, prompt: str) -> Run:
-        """Accept a prompt, durably; it runs after those before it.
+    def submit(self, prompt: str, *, steer: bool = False, compact: str | None = None) -> Run:
+        """Accept a prompt, durably; it runs after those before it, or while one runs with `steer`.
+        With `compact` it is none, but the wish for a compaction, in its turn.
 
         Raises `QueueFull`, `Stopping`, `TranscriptFull`.
         """
@@ -61,8 +66,9 @@ class SessionCore:
             raise Stopping
         if len(self._waiting) >= bounds.PROMPT_QUEUE:
             raise QueueFull
-        run = Run(prompt, first_seq=self.log.last_seq)
-        self.transcript.append("run_started", sync=True, run_id=run.run_id, prompt=prompt)
+        run = Run(prompt, first_seq=self.log.last_seq, steer=steer, compact=compact)
+        kind = {"steer": True} if steer else {} if compact is None else {"compact": compact}
+        self.transcript.append("run_started", sync=True, run_id=run.run_id, prompt=prompt, **kind)
         self._waiting.append(run)
         self._remember(run)
         self._work.set()
@@ -72,7 +78,8 @@ class SessionCore:
         return self._runs.get(run_id)
 
     def ask_to_cancel(self, run: Run) -> None:
-        """Begin to end `run`; a waiting one is over at once."""
+        """Begin to end `run`, or the one it went along with; a waiting one is over at once."""
+        run = run.host or run
         with suppress(TranscriptFull):
             self.transcript.append("note", sync=True, run_id=run.run_id, note=CANCEL_ASKED)
         if run in self._waiting:
@@ -103,13 +110,20 @@ class SessionCore:
 
     def take_over(self, restored: Restored) -> None:
         """Continue what an earlier worker of this session left; call once, before serving."""
-        self.usage, self._context_tokens = restored.usage, restored.context_tokens
+        self.usage, self.context_tokens = restored.usage, restored.context_tokens
         self._last_result = restored.last_result and restored.last_result.to_wire()
+        limited, prices = self.spec.budget.cost_usd is not None, self.spec.prices
+        if limited and cost_usd({"input_tokens": 1}, self.spec.provider, prices) is None:
+            self.usage.cost_usd = None  # before the first call, which would have no price
         for run in restored.runs:
             self._remember(run)
+        for run in restored.runs:
             if run.result is not None:
                 continue
-            if run.cancel_asked:
+            if run.host is not None:
+                if run.host.result is not None:
+                    self.finish(run, run.host.result)
+            elif run.cancel_asked:
                 cancelled = AgentLoopResult(
                     StopReason.CANCELLED, run.turns, run.tool_calls, "".join(run.output[-1:]), None
                 )
@@ -132,12 +146,25 @@ class SessionCore:
         run = self._waiting.popleft()
         run.started_at = run.started_at or now_iso()
         self.current = run
+        self.has_run.set()
         self.log.emit(events.RUN_STARTED, {"run_id": run.run_id}, run.run_id)
         self.set_state("running")
         return run
 
+    def take_steering(self, host: Run) -> list[Run]:
+        """The waiting prompts that do not wait for the end of `host`; they end with it."""
+        taken = [run for run in self._waiting if run.steer]
+        for run in taken:
+            self._waiting.remove(run)
+            run.started_at, run.host = now_iso(), host
+            self.log.emit(events.RUN_STARTED, {"run_id": run.run_id}, run.run_id)
+        return taken
+
     def finish(self, run: Run, result: AgentLoopResult) -> None:
         """Write down the result, tell everybody, and be idle again."""
+        for steering in [r for r in self._runs.values() if r.host is run and r.result is None]:
+            steering.output = run.output[-1:]
+            self.finish(steering, result)
         wire = result.to_wire()
         try:
             self.transcript.append("run_finished", sync=True, run_id=run.run_id, result=wire)
@@ -157,10 +184,16 @@ class SessionCore:
         run_id = self.current and self.current.run_id
         self.log.emit(events.NOTICE, {"severity": severity, "title": title}, run_id)
 
-    def count_call(self, api_usage: dict[str, Any], context_tokens: int) -> None:
-        """Add one model call to the session's usage."""
-        self.usage.add(api_usage)
-        self._context_tokens = context_tokens
+    def count_call(
+        self, tokens: Tokens, cost_usd: float | None, context_tokens: int | None
+    ) -> None:
+        """Add one model call to the session's usage; null leaves `context_tokens` as they are."""
+        self.usage.add(tokens, cost_usd)
+        self.now_holds(self.context_tokens if context_tokens is None else context_tokens)
+
+    def now_holds(self, context_tokens: int) -> None:
+        """The context has become that large, or that small."""
+        self.context_tokens = context_tokens
         self._reporter.report(usage=self._usage())
 
     def set_state(self, state: str) -> None:
@@ -185,9 +218,8 @@ class SessionCore:
     def _usage(self) -> dict[str, Any]:
         return {
             **asdict(self.usage),
-            "cost_usd": None,
-            "context_tokens": self._context_tokens,
-            "context_window": self.spec.provider.context_window,
+            "context_tokens": self.context_tokens,
+            "context_window": self.spec.provider.facts.context_window,
         }
 
     def _remember(self, run: Run) -> None:

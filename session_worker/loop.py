@@ -6,60 +6,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import uuid
-from dataclasses import dataclass, field
-from typing import Any
+from contextlib import suppress
 
-from session_worker import updates
-from session_worker.assembler import Assembler
-from session_worker.conversation import Block, Conversation, tool_result
-from session_worker.core import SessionCore
-from session_worker.model import Model
-from session_worker.model_error import ModelError
-from session_worker.result import AgentLoopResult, Usage, context_tokens
+from session_worker import compacting, updates
+from session_worker.agent import Agent, Progress
+from session_worker.conversation import Block, tool_result
+from session_worker.loop_guard import is_stuck, reminder
+from session_worker.model_call import CallFailed, call_model
+from session_worker.result import AgentLoopResult
 from session_worker.run import Run
-from session_worker.spec import SessionSpec
-from session_worker.tools.toolbox import Toolbox
 from session_worker.transcript import TranscriptFull
 from session_worker.turn import AgentTurn, Step, StopReason, next_step
-from sidecar.protocol import bounds, events
+from sidecar.protocol import bounds
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Agent:
-    """What every run of a session shares."""
-
-    spec: SessionSpec
-    system: str
-    core: SessionCore
-    conversation: Conversation
-    model: Model
-    tools: Toolbox
-
-
-@dataclass
-class Progress:
-    """What a run has done so far; its result is made from it however the run ends."""
-
-    turns: int = 0
-    tool_calls: int = 0
-    text: str = ""
-    provider_stop_reason: str | None = None
-    usage: Usage = field(default_factory=Usage)
-
-    def result(self, reason: StopReason, error: dict[str, str] | None = None) -> AgentLoopResult:
-        return AgentLoopResult(
-            reason,
-            self.turns,
-            self.tool_calls,
-            self.text,
-            self.provider_stop_reason,
-            self.usage,
-            error=error,
-        )
 
 
 async def serve_prompts(agent: Agent) -> None:
@@ -82,38 +43,38 @@ async def run_prompt(agent: Agent, run: Run) -> AgentLoopResult:
     progress = Progress(turns=run.turns, tool_calls=run.tool_calls)
     try:
         _close_calls(agent, run, "interrupted, outcome unknown")  # a full disk may have left some
+        if run.compact is not None:
+            return await compacting.compact_by_hand(agent, run, progress)
         if not agent.conversation.holds(run.run_id):
-            _emit(agent, run, updates.chunk("user_message_chunk", run.prompt, str(uuid.uuid4())))
-            agent.conversation.add_prompt([updates.text_block(run.prompt)], run.run_id)
-        elif agent.conversation.is_answered():
-            progress.text = "".join(run.output[-1:])
-            return progress.result(StopReason.FINAL_ANSWER)
+            _say_prompt(agent, run)
+        elif answer := agent.conversation.answer():
+            return _answered(progress, answer)
         return await _turns(agent, run, progress)
     except asyncio.CancelledError:
         if not run.cancel_asked:
             raise  # not the user's cancel: the worker itself is coming down
-        _close_calls(agent, run, "cancelled by user")
+        _close_calls_if_possible(agent, run, "cancelled by user")
         return progress.result(StopReason.CANCELLED)
-    except ModelError as error:
-        _close_calls(agent, run, "not executed: the model call failed")
-        return progress.result(StopReason.ERROR, {"type": error.kind, "message": error.message})
+    except CallFailed as error:
+        _close_calls_if_possible(agent, run, "not executed: the model call failed")
+        return progress.result(error.stop_reason, error.error)
     except TranscriptFull as error:
         return progress.result(StopReason.ERROR, {"type": "disk_full", "message": str(error)})
     except Exception:
         log.exception("run %s failed", run.run_id)
-        _close_calls(agent, run, "interrupted, outcome unknown")
+        _close_calls_if_possible(agent, run, "interrupted, outcome unknown")
         message = "internal error; the details are in worker.log"
         return progress.result(StopReason.ERROR, {"type": "internal_error", "message": message})
 
 
 async def _turns(agent: Agent, run: Run, progress: Progress) -> AgentLoopResult:
     """The inner loop: one iteration a model call."""
-    container: str | None = None
     resends = 0
     while progress.turns < agent.spec.max_turns:
         progress.turns += 1
-        turn = await _call_model(agent, run, progress, container)
-        container = (turn.container or {}).get("id") or container
+        await compacting.compact_if_due(agent, run, progress)
+        turn = await call_model(agent, run, progress)
+        progress.provider_stop_reason = turn.provider_stop_reason
         step, reason = next_step(turn)
         if step is Step.DROP:
             return progress.result(reason or StopReason.REFUSAL)
@@ -128,7 +89,13 @@ async def _turns(agent: Agent, run: Run, progress: Progress) -> AgentLoopResult:
             case Step.RUN_CALLS if progress.turns == agent.spec.max_turns:
                 _close_calls(agent, run, "not executed: turn limit")
             case Step.RUN_CALLS:
-                await _run_calls(agent, run, progress, turn.tool_calls)
+                calls = agent.conversation.open_calls()
+                counts = [progress.guard.count(call) for call in calls]
+                if is_stuck(counts):
+                    _close_calls(agent, run, "not executed: the same call again and again")
+                    return progress.result(StopReason.LOOP_DETECTED)
+                await _run_calls(agent, run, progress, calls, counts)
+                _take_steering(agent, run)
             case _ if resends > bounds.PAUSE_TURNS_MAX:
                 break
             case _:
@@ -136,83 +103,24 @@ async def _turns(agent: Agent, run: Run, progress: Progress) -> AgentLoopResult:
     return progress.result(StopReason.MAX_TURNS)
 
 
-async def _call_model(
-    agent: Agent, run: Run, progress: Progress, container: str | None
-) -> AgentTurn:
-    """One streamed call, told to clients as it comes. Nothing of it is kept before its end."""
-    request: dict[str, Any] = {
-        "model": agent.spec.provider.model,
-        "max_tokens": agent.spec.max_tokens,
-        "system": agent.system,
-        "messages": agent.conversation.for_request(),
-        "tools": agent.tools.schemas,
-    }
-    if container:
-        request["extra_body"] = {"container": container}
-    assembler = Assembler()
-    began = time.monotonic()
-    first_event_at: float | None = None
-    message_id = ""
-    async for event in agent.model.stream(request):
-        if first_event_at is None:
-            first_event_at = time.monotonic()
-        assembler.feed(event)
-        if event.get("type") == "message_start":
-            message_id = event["message"].get("id") or str(uuid.uuid4())
-        elif event.get("type") == "content_block_delta":
-            _tell_delta(agent, run, event["delta"], message_id)
-    message = assembler.message()
-    turn = AgentTurn.from_response(message)
-    progress.provider_stop_reason = turn.provider_stop_reason
-    progress.usage.add(turn.usage)
-    _record_call(agent, run, progress, message, began, first_event_at or began)
-    return turn
+def _answered(progress: Progress, answer: AgentTurn) -> AgentLoopResult:
+    """An earlier worker died between this answer and the end of the run."""
+    progress.text, progress.provider_stop_reason = answer.text, answer.provider_stop_reason
+    _, reason = next_step(answer)
+    return progress.result(reason or StopReason.FINAL_ANSWER)
 
 
-def _tell_delta(agent: Agent, run: Run, delta: dict[str, Any], message_id: str) -> None:
-    if delta.get("type") == "text_delta":
-        _emit(agent, run, updates.chunk("agent_message_chunk", delta["text"], message_id))
-    elif delta.get("type") == "thinking_delta":
-        _emit(agent, run, updates.chunk("agent_thought_chunk", delta["thinking"], message_id))
+def _say_prompt(agent: Agent, run: Run) -> None:
+    agent.emit(run, updates.chunk("user_message_chunk", run.prompt, str(uuid.uuid4())))
+    agent.conversation.add_prompt([updates.text_block(run.prompt)], run.run_id)
 
 
-def _record_call(
-    agent: Agent,
-    run: Run,
-    progress: Progress,
-    message: dict[str, Any],
-    began: float,
-    first_event_at: float,
-) -> None:
-    """The `api_call` record of design §8, with what this version measures."""
-    usage: dict[str, Any] = message.get("usage") or {}
-    total_in = context_tokens(usage)
-    by_ttl: dict[str, Any] = usage.get("cache_creation") or {}
-    written = usage.get("cache_creation_input_tokens") or 0
-    written_1h = by_ttl.get("ephemeral_1h_input_tokens") or 0
-    call: dict[str, Any] = {
-        "turn": progress.turns,
-        "model": message.get("model"),
-        "ttfb_ms": round((first_event_at - began) * 1000, 1),
-        "ms": round((time.monotonic() - began) * 1000, 1),
-        "prefix_tokens": None,
-        "message_tokens": None,
-        "fresh": usage.get("input_tokens") or 0,
-        "cache_read": usage.get("cache_read_input_tokens") or 0,
-        "cache_write_5m": written - written_1h,
-        "cache_write_1h": written_1h,
-        "output": usage.get("output_tokens") or 0,
-        "total_in": total_in,
-        "window": agent.spec.provider.context_window,
-        "cost_usd": None,
-        "stop_reason": message.get("stop_reason"),
-        "attempt": 1,
-    }
-    agent.core.transcript.append("api_call", run_id=run.run_id, **call)
-    agent.core.log.emit(events.API_CALL, call, run.run_id)
-    agent.core.count_call(usage, total_in)
-    if window := agent.spec.provider.context_window:
-        _emit(agent, run, updates.usage(total_in, window))
+def _take_steering(agent: Agent, run: Run) -> None:
+    """Prompts that asked not to wait for the end of the run go along with the tool results."""
+    if agent.conversation.awaits_code():
+        return  # code that waits for results takes nothing else (anthropic.md §3.2)
+    for steering in agent.core.take_steering(run):
+        _say_prompt(agent, steering)
 
 
 def _commit(agent: Agent, run: Run, progress: Progress, turn: AgentTurn) -> None:
@@ -221,10 +129,12 @@ def _commit(agent: Agent, run: Run, progress: Progress, turn: AgentTurn) -> None
         progress.text = turn.text
         run.output.append(turn.text)
     if turn.content:
-        agent.conversation.add_assistant(turn.content, run.run_id)
+        agent.conversation.add_answer(turn, run.run_id)
 
 
-async def _run_calls(agent: Agent, run: Run, progress: Progress, calls: list[Block]) -> None:
+async def _run_calls(
+    agent: Agent, run: Run, progress: Progress, calls: list[Block], counts: list[int]
+) -> None:
     """Run all calls and answer them in one user message, in call order."""
     finished: dict[str, Block] = {}
     progress.tool_calls += len(calls)
@@ -234,6 +144,9 @@ async def _run_calls(agent: Agent, run: Run, progress: Progress, calls: list[Blo
         # what has finished has happened: its results are kept, the others say they did not end
         _close_calls(agent, run, "cancelled by user", finished)
         raise
+    for call, count in zip(calls, counts, strict=True):
+        if call["id"] in finished:
+            finished[call["id"]]["content"] += reminder(count)
     _close_calls(agent, run, "not executed", finished)
 
 
@@ -251,10 +164,12 @@ def _close_calls(
             blocks.append(known[call["id"]])
         else:
             blocks.append(tool_result(call["id"], otherwise, is_error=True))
-            _emit(agent, run, updates.tool_call_ended(call["id"], otherwise, True, {}))
+            agent.emit(run, updates.tool_call_ended(call["id"], otherwise, True, {}))
     if blocks:
         agent.conversation.add_results(blocks, run.run_id, str(agent.tools.shell.cwd))
 
 
-def _emit(agent: Agent, run: Run, update: updates.Update) -> None:
-    agent.core.log.emit(events.UPDATE, update, run.run_id)
+def _close_calls_if_possible(agent: Agent, run: Run, otherwise: str) -> None:
+    """Where a run ends in any case: on a full disk the next run does it."""
+    with suppress(TranscriptFull):
+        _close_calls(agent, run, otherwise)

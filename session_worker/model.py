@@ -6,11 +6,12 @@ and obey an uncapped `retry-after` (anthropic.md §1.2).
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +25,9 @@ from session_worker.model_error import ModelError
 from session_worker.provider import Provider
 from session_worker.recovery import TLS_ERROR, retry_after
 from sidecar.protocol import bounds
+
+STREAM_END_S = 1.0
+"""From `message_stop` to the end of the stream: nothing is worth waiting for in between."""
 
 
 class Model:
@@ -73,27 +77,66 @@ class Model:
         """The demo model, on a Unix socket of ours."""
         return cls(provider, DemoTransport(path, _tls()))
 
-    async def stream(self, request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """The raw events of one call, ping and error included. Raises `ModelError`."""
+    async def stream(self, body: bytes, betas: Sequence[str] = ()) -> AsyncIterator[dict[str, Any]]:
+        """The raw events of one call, ping and error included. Raises `ModelError`.
+
+        `body` is the request as it was written: the SDK's own methods would walk all of it again.
+        What goes wrong after `message_stop` is no error: the answer is whole.
+        """
+        headers = {"content-type": "application/json"}
+        if betas:
+            headers["anthropic-beta"] = ",".join(betas)
         try:
-            async with self._client.messages.with_streaming_response.create(
-                **request, stream=True
-            ) as response:
-                content_type = response.headers.get("content-type", "")
+            stream = await self._client.post(
+                "/v1/messages",
+                cast_to=object,
+                content=body,
+                options={"headers": headers},
+                stream=True,
+                stream_cls=AsyncStream[object],
+            )
+            async with stream:
+                content_type = stream.response.headers.get("content-type", "")
                 if not content_type.startswith("text/event-stream"):
                     raise ModelError(
                         "protocol_error", f"the answer is {content_type or 'untyped'}, not a stream"
                     )
-                events = AsyncStream.raw_events(response.http_response)
+                events = AsyncStream.raw_events(stream.response)
                 async with aclosing(events):  # pyright: ignore[reportArgumentType]
                     async for event in events:
-                        yield json.loads(event.data)
+                        parsed = json.loads(event.data)
+                        yield parsed
+                        if parsed["type"] == "message_stop":
+                            await _read_to_the_end(events)
+        except Exception as error:
+            raise _translate(error) from error
+
+    async def count_tokens(self, body: bytes) -> int:
+        """Of the prompt in `body`, by the API. Raises `ModelError`."""
+        try:
+            answer = await self._client.post(
+                "/v1/messages/count_tokens",
+                cast_to=httpx2.Response,
+                content=body,
+                options={"headers": {"content-type": "application/json"}},
+            )
+            return int(answer.json()["input_tokens"])
+        except (KeyError, TypeError) as error:
+            raise ModelError("protocol_error", f"not a count of tokens: {error!r}") from error
         except Exception as error:
             raise _translate(error) from error
 
     async def close(self) -> None:
         if self._made is not None:
             await self._made.close()
+
+
+async def _read_to_the_end(events: AsyncIterator[object]) -> None:
+    """Nothing is expected there, but a connection that is not read to its end is not used again."""
+    with suppress(httpx2.RequestError, TimeoutError):
+        async with asyncio.timeout(STREAM_END_S):
+            async for _ in events:
+                pass
 
 
 def _translate(error: Exception) -> Exception:
@@ -119,8 +162,8 @@ def _translate(error: Exception) -> Exception:
             return ModelError("timeout_error", "the model sent nothing for too long", status=200)
         case httpx2.RequestError():
             return ModelError("connection_error", f"the stream broke: {error!r}", status=200)
-        case ValueError():
-            return ModelError("protocol_error", f"not JSON on the model's stream: {error}")
+        case ValueError() | RecursionError():
+            return ModelError("protocol_error", f"no usable JSON on the model's stream: {error}")
         case _:
             return error
 

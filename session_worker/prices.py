@@ -14,6 +14,7 @@ from typing import Any
 
 from session_worker.models import is_hosted, undated
 from session_worker.provider import Provider
+from session_worker.result import Tokens, iterations, number
 
 Overrides = Mapping[str, Mapping[str, float]]
 """By model, the arguments of `rates`."""
@@ -75,58 +76,27 @@ _LONG_PROMPTS = {"claude-haiku-5-5": (100_000, rates(0.50, 2.50))}
 """Above so many tokens of prompt the whole request has other rates."""
 
 
-@dataclass(frozen=True)
-class _Counted:
-    """The tokens of one request, each counted once."""
-
-    fresh: int
-    cache_read: int
-    cache_write_5m: int
-    cache_write_1h: int
-    output: int
-
-    @property
-    def prompt(self) -> int:
-        return self.fresh + self.cache_read + self.cache_write_5m + self.cache_write_1h
-
-
 def cost_usd(usage: Mapping[str, Any], provider: Provider, overrides: Overrides) -> float | None:
     """Of one `usage` object of the Messages API.
 
     The first call for a model that is neither overridden nor in the table may take 0.6 s.
     """
     total = 0.0
-    # where a request was several, the top level leaves some of them out
-    for part in usage.get("iterations") or [usage]:
-        counted = _count(part)
-        model: str = part.get("model") or provider.model
-        cost = _tokens_usd(counted, model, provider, overrides) if counted else None
+    for part in iterations(usage):
+        if "input_tokens" not in part:
+            return None  # nobody counted
+        model = str(part.get("model") or provider.model)
+        cost = _tokens_usd(Tokens.of(part), model, provider, overrides)
         if cost is None:
             return None
         total += cost
     if usage.get("inference_geo") == "us":
         total *= _US_FACTOR
-    server_tools: dict[str, Any] = usage.get("server_tool_use") or {}
-    return total + (server_tools.get("web_search_requests") or 0) * _SEARCH_USD
-
-
-def _count(part: Mapping[str, Any]) -> _Counted | None:
-    if "input_tokens" not in part:
-        return None  # nobody counted
-    written: int = part.get("cache_creation_input_tokens") or 0
-    by_ttl: dict[str, Any] = part.get("cache_creation") or {}
-    written_1h: int = by_ttl.get("ephemeral_1h_input_tokens") or 0
-    return _Counted(
-        fresh=part["input_tokens"] or 0,
-        cache_read=part.get("cache_read_input_tokens") or 0,
-        cache_write_5m=written - written_1h,
-        cache_write_1h=written_1h,
-        output=part.get("output_tokens") or 0,
-    )
+    return total + number(usage.get("server_tool_use"), "web_search_requests") * _SEARCH_USD
 
 
 def _tokens_usd(
-    counted: _Counted, model: str, provider: Provider, overrides: Overrides
+    counted: Tokens, model: str, provider: Provider, overrides: Overrides
 ) -> float | None:
     name = undated(model)
     if own := overrides.get(model) or overrides.get(name):
@@ -139,7 +109,7 @@ def _tokens_usd(
     return _from_catalogue(counted, model, provider.base_url)
 
 
-def _apply(known: Rates, counted: _Counted) -> float:
+def _apply(known: Rates, counted: Tokens) -> float:
     return (
         counted.fresh * known.input
         + counted.cache_read * known.cache_read
@@ -149,7 +119,7 @@ def _apply(known: Rates, counted: _Counted) -> float:
     ) / 1_000_000
 
 
-def _from_catalogue(counted: _Counted, model: str, base_url: str | None) -> float | None:
+def _from_catalogue(counted: Tokens, model: str, base_url: str | None) -> float | None:
     hosted = is_hosted(base_url)
     if not hosted and not (base_url or "").startswith("https://"):
         return None  # a server on this machine or in this house sells nothing

@@ -24,10 +24,6 @@ class Provider:
     def facts(self) -> ModelFacts:
         return facts(self.model, self.base_url)
 
-    @property
-    def context_window(self) -> int | None:
-        return self.facts.context_window
-
 
 def choose_provider(env: Mapping[str, str], model: str | None) -> Provider:
     """`model` is the request's. Empty variables count as unset, as `.env` files leave them so.
@@ -39,7 +35,7 @@ def choose_provider(env: Mapping[str, str], model: str | None) -> Provider:
     base_url = env.get("ANTHROPIC_BASE_URL") or None
     wanted = model or env.get("MODEL_ID") or env.get("ANTHROPIC_MODEL")
     if not (key or token or base_url):
-        # the address is a name: the client is given a socket instead (`Model.demo`)
+        # the address is a name: the client is given a socket instead (`Model.on_socket`)
         return Provider(wanted or DEMO_MODEL, demo=True, base_url="http://demo", auth_token="demo")
     return Provider(
         model=wanted or DEFAULT_MODEL,

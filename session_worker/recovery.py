@@ -25,8 +25,8 @@ Cure = Literal["pairing", "thinking", "images", "text"]
 class Tried:
     """What one model call has already been through.
 
-    `container` is a fact about the next attempt: it names a container that it could do without,
-    because no call made by code in there waits for its result.
+    Two facts about the next attempt: `container`, it names one; `code_waits`, code in there waits
+    for the results of its calls, so that the request cannot do without.
     """
 
     request_retries: int = 0
@@ -36,6 +36,7 @@ class Tried:
     repaired: bool = False
     container_dropped: bool = False
     container: bool = False
+    code_waits: bool = False
 
     @property
     def attempt(self) -> int:
@@ -57,7 +58,7 @@ class Tried:
             case Repair():
                 return replace(self, repaired=True)
             case DropContainer():
-                return replace(self, container_dropped=True, container=False)
+                return replace(self, container_dropped=True, container=False, code_waits=False)
             case Fail():
                 return self
 
@@ -93,7 +94,7 @@ class Repair:
 
 @dataclass(frozen=True)
 class DropContainer:
-    """Send the same without the container's id: it has expired."""
+    """The container has expired: send the same without it, and without code that waits there."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ _TRANSIENT_KINDS = frozenset(
 )
 _TOO_LONG = re.compile(r"prompt is too long|maximum context length", re.IGNORECASE)
 _NO_ROOM = re.compile(r"input length and `max_tokens` exceed context limit: (\d+) \+ (\d+) > (\d+)")
-_EXPIRED = re.compile(r"\bcontainer\b.*\b(expired|not found|does not exist)", re.IGNORECASE)
+_EXPIRED = re.compile(r"container.*(expired|not found|does not exist)", re.IGNORECASE)
 _WORDINGS: dict[Cure, re.Pattern[str]] = {
     "thinking": re.compile(
         r"`thinking` or `redacted_thinking` blocks .*cannot be modified"
@@ -138,6 +139,7 @@ _WORDINGS: dict[Cure, re.Pattern[str]] = {
         r"|was found without a corresponding `\w+` block"
         r"|`tool_use` ids must be unique"
         r"|each tool_use must have a single result"
+        r"|container_id is required when there are pending tool uses"
     ),
     "images": re.compile(
         r"image dimensions exceed max allowed size|image exceeds [\d.]+ MB maximum"
@@ -179,7 +181,7 @@ def advise(error: ModelError, tried: Tried, jitter: float) -> Advice:
 def _cure(error: ModelError, tried: Tried) -> Advice | None:
     """What makes the next request another one than that which was refused."""
     container = tried.container and not tried.container_dropped
-    if error.kind == "http_500" and container and tried.request_retries:
+    if error.kind == "http_500" and container and not tried.code_waits and tried.request_retries:
         return DropContainer()  # an expired one may also end in a 500 that says nothing, each time
     if error.status not in (400, 404, 413) and error.kind != "invalid_request_error":
         return None

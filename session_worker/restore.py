@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from session_worker.result import AgentLoopResult, Usage
+from session_worker.compaction import COMPACTED, announcement
+from session_worker.result import AgentLoopResult, Tokens, Usage
 from session_worker.run import Run
 from session_worker.turn import AgentTurn
 
 CANCEL_ASKED = "cancel_asked"
 """Text of the `note` that is written before a cancel is begun: a run that was being cancelled
 when its worker died must not run again."""
+
+
+COMPACTION = "compaction"
+"""`stop_reason` of the `api_call` that a summary was."""
 
 
 @dataclass
@@ -32,12 +37,15 @@ def restore(records: Iterable[dict[str, Any]]) -> Restored:
     """Read off the transcript's records, oldest first."""
     restored = Restored()
     by_id: dict[str, Run] = {}
+    under_way: Run | None = None
     for record in records:
         match record["kind"]:
             case "run_started":
                 run = Run(
                     record["prompt"],
                     first_seq=0,
+                    steer=record.get("steer", False),
+                    compact=record.get("compact"),
                     run_id=record["run_id"],
                     created_at=record["at"],
                 )
@@ -47,15 +55,22 @@ def restore(records: Iterable[dict[str, Any]]) -> Restored:
                 if "cwd" in record:
                     restored.cwd = Path(record["cwd"])
                 if run := by_id.get(record["run_id"]):
+                    went_along = run.steer and under_way is not None and under_way.result is None
+                    if went_along and under_way is not run:
+                        run.host = under_way
+                    else:
+                        under_way = run
                     _add_message(run, record)
             case "api_call":
-                restored.usage.input_tokens += record["fresh"]
-                restored.usage.output_tokens += record["output"]
-                restored.usage.cache_read_tokens += record["cache_read"]
-                restored.usage.cache_write_tokens += (
-                    record["cache_write_5m"] + record["cache_write_1h"]
-                )
-                restored.context_tokens = record["total_in"]
+                tokens = Tokens(**{field.name: record[field.name] for field in fields(Tokens)})
+                restored.usage.add(tokens, record["cost_usd"])
+                if record["stop_reason"] != COMPACTION:
+                    restored.context_tokens = tokens.prompt + tokens.output
+            case "note" if record.get("note") == COMPACTED:
+                restored.context_tokens = record["tokens_after"]
+                run = by_id.get(record["run_id"])
+                if run is not None and run.compact is not None:
+                    run.output = [announcement(record)]
             case "note" if record.get("note") == CANCEL_ASKED:
                 if run := by_id.get(record["run_id"]):
                     run.cancel_asked = True
@@ -65,10 +80,17 @@ def restore(records: Iterable[dict[str, Any]]) -> Restored:
                     run.result = restored.last_result
                     run.finished_at = record["at"]
                     run.finished_seq = 0
+                    if run.host is not None:
+                        run.output = [text for text in (run.result.final_text,) if text]
                     run.done.set()
             case _:
                 pass
     return restored
+
+
+def restored_system(records: Iterable[dict[str, Any]]) -> str | None:
+    """The system prompt the session began with: it holds the day, and must not change with it."""
+    return next((r["system"] for r in records if r["kind"] == "session" and "system" in r), None)
 
 
 def next_incarnation(records: Iterable[dict[str, Any]]) -> int:

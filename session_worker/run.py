@@ -17,6 +17,10 @@ class Run:
     prompt: str
     first_seq: int
     """Events of this run have greater numbers."""
+    steer: bool = False
+    """Not to wait for the end of the run under way: it goes along with the next tool results."""
+    compact: str | None = None
+    """No prompt but a wish to compact the conversation, with attention to this."""
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     created_at: str = field(default_factory=now_iso)
     started_at: str | None = None
@@ -28,5 +32,7 @@ class Run:
     turns: int = 0
     tool_calls: int = 0
     """What an earlier worker had done of it; its `started_at` is set then, too."""
+    host: Run | None = None
+    """The run that a steering prompt went along with, and ends with."""
     task: asyncio.Task[AgentLoopResult] | None = None
     done: asyncio.Event = field(default_factory=asyncio.Event)

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -116,55 +116,6 @@ def read(path: Path, on_corrupt: Callable[[int], object] = lambda offset: None) 
             else:
                 on_corrupt(offset)
             offset += len(line)
-
-
-def history(records: Iterable[Record]) -> list[Message]:
-    """The API messages of `records`, in order and ready to send.
-
-    A call without a result gets one that says so, first in the next user message, as the API
-    demands. Left out: a result whose call was lost to corruption, and a message without content.
-    Contract: pure, and the same records always give the same messages.
-    """
-    messages: list[Message] = []
-    calls: list[str] = []
-    for record in records:
-        if record["kind"] != "message":
-            continue
-        message: Message = record["message"]
-        blocks = _blocks(message)
-        if message["role"] == "user":
-            results = {b["tool_use_id"] for b in blocks if b["type"] == "tool_result"}
-            if results != set(calls):
-                kept = [
-                    b for b in blocks if b["type"] != "tool_result" or b["tool_use_id"] in calls
-                ]
-                message = {**message, "content": [*_interrupted(calls, results), *kept]}
-        elif calls:
-            messages.append({"role": "user", "content": _interrupted(calls)})
-        if message["content"]:
-            messages.append(message)
-        calls = [b["id"] for b in blocks if b["type"] == "tool_use"]
-    if calls:
-        messages.append({"role": "user", "content": _interrupted(calls)})
-    return messages
-
-
-def _interrupted(calls: Iterable[str], answered: Iterable[str] = ()) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "tool_result",
-            "tool_use_id": call,
-            "content": "interrupted, outcome unknown",
-            "is_error": True,
-        }
-        for call in calls
-        if call not in answered
-    ]
-
-
-def _blocks(message: Message) -> list[dict[str, Any]]:
-    content = message["content"]
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _parse(line: bytes) -> Record | None:

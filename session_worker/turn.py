@@ -37,7 +37,7 @@ _TRUNCATED = {
     "max_tokens": StopReason.MAX_TOKENS,
     "model_context_window_exceeded": StopReason.CONTEXT_LIMIT,
 }
-_UNFINISHED = frozenset({"pause_turn", "compaction"})
+UNFINISHED = frozenset({"pause_turn", "compaction"})
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,6 @@ def next_step(turn: AgentTurn) -> tuple[Step, StopReason | None]:
         if cut := _TRUNCATED.get(provider):
             return Step.REFUSE_CALLS, cut
         return Step.RUN_CALLS, None
-    if provider in _UNFINISHED:
+    if provider in UNFINISHED:
         return Step.RESEND, None
     return Step.FINISH, _TRUNCATED.get(provider, StopReason.FINAL_ANSWER)

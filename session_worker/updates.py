@@ -49,6 +49,9 @@ def tool_call_ended(call_id: str, text: str, failed: bool, raw_output: dict[str,
     }
 
 
-def usage(used: int, size: int) -> Update:
-    """Context tokens now, and the model's window."""
-    return {"sessionUpdate": "usage_update", "used": used, "size": size}
+def usage(used: int, size: int, cost_usd: float | None) -> Update:
+    """Context tokens now, the model's window, and what the session has cost, if that is known."""
+    update: Update = {"sessionUpdate": "usage_update", "used": used, "size": size}
+    if cost_usd is not None:
+        update["cost"] = {"amount": cost_usd, "currency": "USD"}
+    return update

@@ -1,11 +1,12 @@
 """Every command of `sidecarctl`."""
 
-from client.cli import daemon, install, prompts, reading, sessions, top
+from client.cli import daemon, install, prompts, reading, sessions, tokens, top
 
 COMMANDS = {
     **sessions.COMMANDS,
     **prompts.COMMANDS,
     **reading.COMMANDS,
+    **tokens.COMMANDS,
     **daemon.COMMANDS,
     **top.COMMANDS,
     **install.COMMANDS,

@@ -28,6 +28,8 @@ def create_arguments(parser: argparse.ArgumentParser) -> None:
     add("--system", metavar="TEXT|@FILE", help="system prompt")
     add("--max-turns", type=int, metavar="N", help=f"default: {bounds.MAX_TURNS_DEFAULT}")
     add("--max-tokens", type=int, metavar="N", help="of one answer of the model")
+    add("--max-total-tokens", type=int, metavar="N", help="of all model calls of the session")
+    add("--max-cost", type=float, metavar="USD", help="of all model calls of the session")
     env_arguments(parser)
     add("--idle-timeout", type=float, dest="idle_timeout_s", metavar="S", help="0: never sleep")
     add("--mem-limit", type=int, metavar="MB", help="memory of the whole process tree")
@@ -73,6 +75,8 @@ def _limits(args: dict[str, Any]) -> dict[str, float]:
         "memory_bytes": None if megabytes is None else megabytes * bounds.MIB,
         "processes": args["max_processes"],
         "cpu_s": args["cpu_limit"],
+        "tokens": args["max_total_tokens"],
+        "cost_usd": args["max_cost"],
     }
     return {name: value for name, value in limits.items() if value is not None}
 

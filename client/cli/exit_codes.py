@@ -33,7 +33,15 @@ _BY_CODE = {
     "limit_reached": BUSY,
     "overloaded": BUSY,
 }
-_BY_STATUS = {401: FORBIDDEN, 403: FORBIDDEN, 404: NO_SESSION, 409: BUSY, 504: TIMED_OUT}
+_BY_STATUS = {
+    400: USAGE,
+    401: FORBIDDEN,
+    403: FORBIDDEN,
+    404: NO_SESSION,
+    409: BUSY,
+    422: USAGE,
+    504: TIMED_OUT,
+}
 
 
 def of_error(error: SidecarError) -> int:

@@ -21,6 +21,11 @@ class Output:
         self.format = format
         self._color = color
 
+    @property
+    def seen_live(self) -> bool:
+        """Whether a person sees both streams, one among the other."""
+        return sys.stdout.isatty() and sys.stderr.isatty()
+
     def data(self, text: str) -> None:
         """Text for stdout, as it is; made safe first where a terminal would show it."""
         sys.stdout.write(printable(text) if sys.stdout.isatty() else text)

@@ -26,8 +26,8 @@ async def _prompt(context: Context) -> int:
     async with context.connect() as sidecar:
         session = await sidecar.session(context.args.id)
         if not context.args.no_wait:
-            return await _stream(context, session)
-        run = await session.start(context.args.text)
+            return await _stream(context, session, steer=context.args.steer)
+        run = await session.start(context.args.text, steer=context.args.steer)
     if context.out.format == "table":
         context.out.data(f"{run['run_id']}\n")
     else:
@@ -53,7 +53,7 @@ async def _cancel(context: Context) -> int:
     return exit_codes.OK
 
 
-async def _stream(context: Context, session: Session) -> int:
+async def _stream(context: Context, session: Session, *, steer: bool = False) -> int:
     """Prompt, show the run, and answer with its exit code. Ctrl-C cancels the run."""
     cancels: list[asyncio.Task[None]] = []
     asked_at = float("-inf")
@@ -67,10 +67,10 @@ async def _stream(context: Context, session: Session) -> int:
         cancels.append(asyncio.ensure_future(session.cancel()))
         return True
 
-    printer = RunPrinter(context.out)
+    printer = RunPrinter(context.out, live=context.out.seen_live)
     result: dict[str, Any] = {}
     with context.signals.interrupts(cancel_run):
-        async with aclosing(session.stream(context.args.text)) as events:
+        async with aclosing(session.stream(context.args.text, steer=steer)) as events:
             async for event in events:
                 if context.out.format == "table":
                     printer.show(event)
@@ -97,7 +97,9 @@ def _read_text(args: argparse.Namespace) -> None:
 def _prompt_arguments(parser: argparse.ArgumentParser) -> None:
     id_argument(parser)
     _text_argument(parser)
-    parser.add_argument("--no-wait", action="store_true", help="print the run's id and leave")
+    add = parser.add_argument
+    add("--no-wait", action="store_true", help="print the run's id and leave")
+    add("--steer", action="store_true", help="go along with the run under way, do not wait for it")
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,9 @@
-"""Shows a run to a person as it happens: the agent's words on stdout, its doings on stderr."""
+"""Shows a run to a person as it happens: the agent's words on stdout, its doings on stderr.
+
+An answer may break off and be asked for again. What a person has seen of it cannot be unsaid, but
+the line about the retry says that it does not count. Whoever reads a pipe may not see that line, so
+there the words come once their answer is known to stand: nothing is said twice.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +16,25 @@ _RESULT_LINES = 20
 """Of one tool result; the whole is in the transcript."""
 _TAIL_CHARS = 200
 """Of live tool output, by which the part of the result that was not seen yet is found."""
+_PAUSE_SHOWN_S = 0.05
+"""A shorter one would round to none."""
+_MAY_BE_ASKED_AGAIN = "max_tokens"
+"""`stop_reason` of a whole answer that the agent may still discard, to ask with more room."""
 
 
 class RunPrinter:
-    """Feed it the events of one run, in order. Tolerates events that were stored cut."""
+    """Feed it the events of one run, in order. Tolerates events that were stored cut.
 
-    def __init__(self, out: Output) -> None:
+    `live` shows words before their answer stands.
+    """
+
+    def __init__(self, out: Output, *, live: bool) -> None:
         self._out = out
+        self._live = live
+        self._held: list[str] = []
+        """Words of the answer under way that nobody has seen."""
+        self._seen = False
+        """Whether something of the answer under way has been shown."""
         self._open: Literal["stdout", "stderr"] | None = None
         self._names: dict[str, str] = {}
         self._tails: dict[str, str] = {}
@@ -27,6 +44,8 @@ class RunPrinter:
         match event["type"]:
             case "update":
                 self._update(data)
+            case "api_call":
+                self._called(data.get("stop_reason"))
             case "tool_output":
                 text = data.get("text", "")
                 call = data.get("tool_call_id", "")
@@ -35,10 +54,11 @@ class RunPrinter:
             case "notice":
                 self._line(f"{data.get('severity', 'notice')}: {data.get('title', '')}", YELLOW)
             case "retry":
-                self._line(f"retry {data.get('attempt', '')}: {data.get('reason', '')}", YELLOW)
+                self._retry(data)
             case "restarted":
-                self._line("the session's worker was restarted", YELLOW)
+                self._line(f"the session's worker was restarted{self._void()}", YELLOW)
             case "gap":
+                self._stand()
                 self._line("some events were overwritten before they were read", YELLOW)
             case "run_finished":
                 self._finished(data)
@@ -47,11 +67,16 @@ class RunPrinter:
 
     def _update(self, update: dict[str, Any]) -> None:
         match update.get("sessionUpdate"):
-            case "agent_message_chunk":
+            case "agent_message_chunk" if self._live:
+                self._seen = True
                 self._words(_text(update))
+            case "agent_message_chunk":
+                self._held.append(_text(update))
             case "agent_thought_chunk":
+                self._seen = True
                 self._aside(_text(update), DIM)
             case "tool_call":
+                self._stand()
                 self._names[update.get("toolCallId", "")] = update.get("name", "tool")
             case "tool_call_update" if update.get("status") == "in_progress":
                 name = self._names.pop(update.get("toolCallId", ""), "tool")
@@ -60,6 +85,30 @@ class RunPrinter:
                 self._result(update)
             case _:
                 pass
+
+    def _called(self, stop_reason: str | None) -> None:
+        """One answer is over: it stands, broke off, was refused, or its fate is still open."""
+        if stop_reason in (None, "refusal"):
+            self._held.clear()
+        elif stop_reason != _MAY_BE_ASKED_AGAIN:
+            self._stand()
+
+    def _stand(self) -> None:
+        self._words("".join(self._held))
+        self._held.clear()
+        self._seen = False
+
+    def _void(self) -> str:
+        """Forget the answer under way; what to tell those who have seen some of it."""
+        seen, self._seen = self._seen, False
+        self._held.clear()
+        return "; the unfinished answer above does not count" if seen else ""
+
+    def _retry(self, retry: dict[str, Any]) -> None:
+        wait_s: float = retry.get("wait_s") or 0
+        pause = f" in {wait_s:.1f} s" if wait_s >= _PAUSE_SHOWN_S else ""
+        void = self._void() if retry.get("discard") else ""
+        self._line(f"retrying ({retry.get('reason', 'unknown reason')}){pause}{void}", YELLOW)
 
     def _result(self, update: dict[str, Any]) -> None:
         if never_ran := self._names.pop(update.get("toolCallId", ""), ""):
@@ -76,6 +125,7 @@ class RunPrinter:
             self._line(shown, RED if failed else DIM)
 
     def _finished(self, result: dict[str, Any]) -> None:
+        self._stand()
         if error := result.get("error"):
             self._line(f"{error.get('type')}: {error.get('message')}", RED)
         reason = result.get("stop_reason")
@@ -83,9 +133,9 @@ class RunPrinter:
         self._line(f"{reason} ({counts})", DIM if reason == "final_answer" else YELLOW)
 
     def _words(self, text: str) -> None:
-        self._close_line("stdout")
-        self._out.data(text)
         if text:
+            self._close_line("stdout")
+            self._out.data(text)
             self._open = None if text.endswith("\n") else "stdout"
 
     def _aside(self, text: str, style: str) -> None:

@@ -7,10 +7,8 @@ import asyncio
 import sys
 from typing import Any
 
-from client.api import Sidecar
 from client.cli import exit_codes
 from client.cli.context import Command, Context
-from sidecar.protocol.errors import SidecarError
 
 _HEADER = ("ID", "NAME", "STATE", "PROCS", "CPU%", "MEM", "CPU_S", "CONTEXT", "TOKENS")
 _CLEAR = "\x1b[H\x1b[2J"
@@ -22,7 +20,7 @@ async def _top(context: Context) -> int:
     lasting = sys.stdout.isatty() and context.out.format == "table" and not context.args.once
     async with context.connect(start=False) as sidecar:
         while True:
-            sessions = await _live(sidecar)
+            sessions = sorted(await sidecar.statuses(), key=_load, reverse=True)
             if context.out.format != "table":
                 context.out.value({"sessions": sessions})
                 return exit_codes.OK
@@ -32,19 +30,6 @@ async def _top(context: Context) -> int:
             if not lasting:
                 return exit_codes.OK
             await asyncio.sleep(context.args.period)
-
-
-async def _live(sidecar: Sidecar) -> list[dict[str, Any]]:
-    """The status of each live session, the busiest first."""
-    asked = (sidecar.status(info["session_id"]) for info in await sidecar.list())
-    sessions: list[dict[str, Any]] = []
-    for answer in await asyncio.gather(*asked, return_exceptions=True):
-        if isinstance(answer, BaseException):
-            if not isinstance(answer, SidecarError):  # else it has ended since it was listed
-                raise answer
-        else:
-            sessions.append(answer)
-    return sorted(sessions, key=_load, reverse=True)
 
 
 def _load(status: dict[str, Any]) -> float:

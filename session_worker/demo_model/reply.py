@@ -39,7 +39,10 @@ class Streamed:
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong after the first `after` events (half of them if not given)."""
+    """What goes wrong after the first `after` events (half of them if not given).
+
+    A stall after none comes before the first byte, that of the headers included.
+    """
 
     kind: FaultKind
     after: int | None = None

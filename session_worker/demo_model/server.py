@@ -43,11 +43,12 @@ NO_ANSWER = ApiError(500, "the script has no answer to this call", {"x-should-re
 
 @dataclass(frozen=True)
 class Received:
-    """A call as it came, without what its secret headers said; a body that is no JSON is None."""
+    """A call as it came, without what its secret headers said; a `body` that is no JSON is None."""
 
     path: str
     headers: Mapping[str, str]
     body: Any
+    raw: bytes
 
 
 class DemoModel:
@@ -183,7 +184,7 @@ class DemoModel:
             name.lower(): "[redacted]" if name.lower() in SECRETS else value
             for name, value in request.headers.items()
         }
-        received = Received(request.path, headers, body)
+        received = Received(request.path, headers, body, raw)
         self.requests.append(received)
         return received
 

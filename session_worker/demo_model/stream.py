@@ -29,6 +29,8 @@ async def send_stream(
     request: web.Request, reply: Reply, events: Sequence[Json], request_id: str
 ) -> web.StreamResponse:
     """Sends the events as server-sent events in a chunked body, up to the reply's fault."""
+    if reply.fault == Fault("stall", 0):
+        await asyncio.Event().wait()
     response = web.StreamResponse(
         headers={
             "content-type": "text/event-stream; charset=utf-8",

@@ -20,7 +20,7 @@ MANIFEST: dict[str, Any] = {
 }
 
 _TERMINAL = {StopReason.CANCELLED: "cancelled", StopReason.ERROR: "failed"}
-_FORWARDED = frozenset({events.NOTICE, events.TOOL_OUTPUT, events.API_CALL})
+_FORWARDED = frozenset({events.NOTICE, events.TOOL_OUTPUT, events.API_CALL, events.RETRY})
 
 
 def run_status(run: Run) -> str:
@@ -73,6 +73,8 @@ class Translator:
             return [self.run_event("in-progress")]
         if kind == events.RUN_FINISHED:
             return self.end()
+        if kind == events.RETRY and data["discard"]:
+            self._message_id, self._texts = None, []  # never completed: it was not said
         if kind == events.UPDATE and data["sessionUpdate"] == "agent_message_chunk":
             return self._chunk(data["messageId"], data["content"].get("text", ""))
         if kind == events.UPDATE and data["sessionUpdate"] != "user_message_chunk":

@@ -9,13 +9,13 @@ from typing import Any, Literal
 from aiohttp import web
 from pydantic import BaseModel, Field, ValidationError
 
-from session_worker.core import QueueFull, SessionCore, Stopping
+from session_worker.core import SessionCore
 from session_worker.http.acp_r import AGENT_NAME, MANIFEST, Translator, run_object
 from session_worker.http.errors import HttpError
 from session_worker.http.keys import CORE
 from session_worker.http.sse import KEEP_ALIVE, EventStream, follow, sse
+from session_worker.http.submit import submit
 from session_worker.run import Run
-from session_worker.transcript import TranscriptFull
 from sidecar.protocol import bounds
 from sidecar.protocol.ring import CursorInFuture, Gap, Record
 
@@ -42,6 +42,8 @@ class _RunRequest(BaseModel):
     mode: Literal["sync", "async", "stream"] = "sync"
     session_id: str | None = Field(default=None, min_length=1, max_length=64)
     session: _Session | None = None
+    steer: bool = False
+    """Ours: a prompt that does not wait for the end of the run under way."""
 
 
 def add_routes(router: web.UrlDispatcher) -> None:
@@ -74,16 +76,7 @@ async def _create(request: web.Request) -> web.StreamResponse:
     _require_agent(wanted.agent_name)
     prompt = _prompt(wanted.input)
     session_id = _adopt_session_id(core, wanted)
-    try:
-        run = core.submit(prompt)
-    except QueueFull:
-        raise HttpError(
-            409, "invalid_input", f"{bounds.PROMPT_QUEUE} prompts already wait; try again later"
-        ) from None
-    except Stopping:
-        raise HttpError(503, "server_error", "the session is ending") from None
-    except TranscriptFull as error:
-        raise HttpError(507, "server_error", f"the prompt was not accepted: {error}") from None
+    run = submit(core, prompt, steer=wanted.steer)
     if wanted.mode == "stream":
         return await _stream(request, core, run, session_id)
     if wanted.mode == "sync":

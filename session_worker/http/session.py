@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
 from contextlib import aclosing, suppress
-from typing import Any
 
 from aiohttp import web
+from pydantic import BaseModel, Field, ValidationError
 
 from session_worker import transcript
 from session_worker.http.errors import HttpError
 from session_worker.http.keys import CORE
 from session_worker.http.sse import KEEP_ALIVE, EventStream, follow, sse
-from sidecar.protocol import markdown
+from session_worker.http.submit import submit
+from sidecar.protocol import bounds, markdown
 from sidecar.protocol.ring import CursorInFuture, Gap, Record
 
 _TYPE = re.compile(rb'"type":"([a-z_]+)"')
 
 
+class _CompactRequest(BaseModel):
+    focus: str = Field(default="", max_length=bounds.COMPACTION_FOCUS_CHARS)
+
+
 def add_routes(router: web.UrlDispatcher) -> None:
     router.add_get("/sessions/{session_id}/events", _events)
     router.add_get("/sessions/{session_id}/transcript", _transcript)
+    router.add_get("/sessions/{session_id}/context", _context)
     router.add_post("/sessions/{session_id}/cancel", _cancel)
+    router.add_post("/sessions/{session_id}/compact", _compact)
     router.add_get("/sessions/{session_id}", _show)
     router.add_get("/session/{session_id}", _show)  # the OpenAPI file's spelling (acp.md §4)
 
@@ -79,19 +87,69 @@ def _render_one(item: Record | Gap) -> bytes:
 async def _transcript(request: web.Request) -> web.StreamResponse:
     require_session(request)
     core = request.app[CORE]
-    records: Iterator[dict[str, Any]] = transcript.read(core.spec.places["transcript"])
-    match request.query.get("format", "json"):
-        case "json":
-            return web.json_response({"session_id": core.spec.session_id, "records": list(records)})
-        case "jsonl":
-            text = "".join(json.dumps(record) + "\n" for record in records)
-            return web.Response(text=text, content_type="application/jsonl")
-        case "markdown":
-            return web.Response(text=markdown.render(records), content_type="text/markdown")
-        case other:
-            raise HttpError(
-                400, "invalid_input", f"format is json, jsonl or markdown, not {other[:40]!r}"
-            )
+    wanted = request.query.get("format", "json")
+    if wanted not in _FORMATS:
+        raise HttpError(
+            400, "invalid_input", f"format is json, jsonl or markdown, not {wanted[:40]!r}"
+        )
+    content_type, render = _FORMATS[wanted]
+    records = transcript.read(core.spec.places["transcript"])
+    # in a thread: a long one takes seconds, which the agent and its streams would stand still
+    text = await asyncio.to_thread(render, core.spec.session_id, records)
+    return web.Response(text=text, content_type=content_type)
+
+
+def _as_json(session_id: str, records: Iterator[transcript.Record]) -> str:
+    return json.dumps({"session_id": session_id, "records": list(records)})
+
+
+def _as_lines(session_id: str, records: Iterator[transcript.Record]) -> str:
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def _as_markdown(session_id: str, records: Iterator[transcript.Record]) -> str:
+    return markdown.render(records)
+
+
+_FORMATS = {
+    "json": ("application/json", _as_json),
+    "jsonl": ("application/jsonl", _as_lines),
+    "markdown": ("text/markdown", _as_markdown),
+}
+
+
+async def _context(request: web.Request) -> web.Response:
+    """One record per model call (design §8), and what the next call will hold."""
+    require_session(request)
+    core = request.app[CORE]
+    path = core.spec.places["transcript"]
+    calls = await asyncio.to_thread(
+        lambda: [record for record in transcript.read(path) if record["kind"] == "api_call"]
+    )
+    return web.json_response(
+        {
+            "session_id": core.spec.session_id,
+            "model": core.spec.provider.model,
+            "context_tokens": core.context_tokens,
+            "context_window": core.spec.provider.facts.context_window,
+            "calls": calls,
+        }
+    )
+
+
+async def _compact(request: web.Request) -> web.Response:
+    """Compacts the conversation in its turn; answers with the result once that is over."""
+    require_session(request)
+    try:
+        wanted = _CompactRequest.model_validate_json(await request.read() or b"{}")
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "body"
+        raise HttpError(422, "invalid_input", f"{where}: {first['msg']}") from None
+    run = submit(request.app[CORE], "", compact=wanted.focus)
+    await run.done.wait()
+    assert run.result is not None, "a run that is done has its result"
+    return web.json_response({"run_id": run.run_id, "result": run.result.to_wire()})
 
 
 async def _cancel(request: web.Request) -> web.Response:

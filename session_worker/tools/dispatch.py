@@ -140,7 +140,7 @@ def _check(use: ToolUse, tools: Mapping[str, ToolSpec[Any]]) -> ToolCall | ToolR
 
 def _why_invalid(raw: str) -> str:
     """What is wrong with the JSON a model wrote, and the text around it."""
-    reason, at = "not one JSON object", 0
+    reason, at = "not one JSON object, or with NaN, Infinity or half a character in it", 0
     try:
         json.loads(raw)
     except json.JSONDecodeError as error:

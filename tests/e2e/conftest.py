@@ -13,6 +13,7 @@ import pytest
 from tests.support.cli import Cli
 from tests.support.daemon import Daemon
 from tests.support.processes import eventually, of_home
+from tests.support.scripted import Scripted, scripted_session
 
 
 @contextmanager
@@ -89,6 +90,12 @@ def work(tmp_path: Path) -> Path:
     path = tmp_path / "work"
     path.mkdir()
     return path
+
+
+@pytest.fixture
+def scripted(daemon: Daemon, work: Path) -> Iterator[Scripted]:
+    with scripted_session(daemon, work) as scripted:
+        yield scripted
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def refusal(daemon: Daemon, method: str, **params: Any) -> dict[str, Any]:
         ("session.create", {"cwd": "/tmp", "name": "bad\nname"}, "invalid_params"),
         ("session.create", {"cwd": "/tmp", "env": {"A": 1}}, "invalid_params"),
         ("session.create", {"cwd": "/tmp", "env": {"A=B": "x"}}, "invalid_params"),
-        ("session.create", {"cwd": "/tmp", "limits": {"tokens": 5}}, "invalid_params"),
+        ("session.create", {"cwd": "/tmp", "limits": {"tokens": 0}}, "invalid_params"),
         ("session.create", {"cwd": "/tmp", "limits": {"memory_bytes": 5}}, "invalid_params"),
         ("session.status", {"session_id": "nothing-like-it"}, "session_not_found"),
         ("session.status", {"session_id": 5}, "invalid_params"),

@@ -13,9 +13,14 @@ from client.api import Sidecar
 from client.connection import Connection
 from client.errors import ConnectionLost, EndpointRefusal, Unreachable
 from client.session import Session
+from session_worker.demo_model import Reply, text, tool_use
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
+from sidecar.protocol.events import Envelope
 from tests.support.daemon import Daemon
+from tests.support.endpoint import Endpoint
+from tests.support.model_server import model_server
+from tests.support.processes import eventually
 
 DEMO = {"env": {"PATH": "/usr/local/bin:/usr/bin:/bin"}}
 """No key: the demo model."""
@@ -76,6 +81,80 @@ async def test_a_cancelled_run_is_a_result_not_an_error(sidecar: Sidecar, work: 
             await session.cancel()
         result = event["data"]
     assert result["stop_reason"] == "cancelled"
+
+
+async def test_a_stream_tells_of_retries_and_its_result_of_none(
+    sidecar: Sidecar, work: Path
+) -> None:
+    session = await sidecar.create(cwd=work, **DEMO)
+    events = [event async for event in session.stream("!cut 1 hello")]
+    assert [e["data"]["discard"] for e in events if e["type"] == "retry"] == [True]
+    assert events[-1]["data"]["stop_reason"] == "final_answer"
+    calls = (await session.context())["calls"]
+    assert [call["stop_reason"] for call in calls] == [None, "end_turn"]
+
+
+async def test_a_budget_is_asked_for_at_the_creation_and_ends_a_run(
+    sidecar: Sidecar, work: Path
+) -> None:
+    session = await sidecar.create(cwd=work, limits={"tokens": 10}, **DEMO)
+    assert (await session.prompt("run `echo hello`"))["stop_reason"] == "budget"
+    with pytest.raises(SidecarError) as refused:
+        await sidecar.create(cwd=work, limits={"cost_usd": float("inf")}, **DEMO)
+    assert refused.value.code == "usage"
+
+
+async def test_a_conversation_is_compacted_by_hand(sidecar: Sidecar, work: Path) -> None:
+    session = await sidecar.create(cwd=work, **DEMO)
+    assert (await session.compact())["result"]["error"]["type"] == "compaction_failed"
+    for prompt in ("!big 20k", "hello", "hello"):
+        await session.prompt(prompt)
+    done = await session.compact("greetings")
+    assert done["result"]["stop_reason"] == "final_answer"
+    assert (await session.context())["calls"][-1]["run_id"] == done["run_id"]
+
+
+async def test_a_steering_prompt_follows_the_run_it_goes_along_with(
+    sidecar: Sidecar, work: Path
+) -> None:
+    wait = tool_use("bash", {"command": "touch up; until [ -e go ]; do sleep 0.05; done"})
+    with model_server([Reply([wait]), Reply([text("As you like.")]), Reply([text("Hi.")])]) as m:
+        env = {**DEMO["env"], "ANTHROPIC_BASE_URL": m.base_url, "ANTHROPIC_API_KEY": "k"}
+        session = await sidecar.create(cwd=work, env=env)
+        host = asyncio.ensure_future(session.prompt("go"))
+        await asyncio.to_thread(eventually, (work / "up").exists, "the tool runs")
+        events: list[Envelope] = []
+
+        async def steer() -> None:
+            async for event in session.stream("use tabs", steer=True):
+                events.append(event)
+
+        steering = asyncio.ensure_future(steer())
+        endpoint, path = Endpoint({**session.info}), f"/sessions/{session.id}/transcript"
+        await asyncio.to_thread(
+            eventually, lambda: "use tabs" in str(endpoint.get(path)), "it is accepted"
+        )
+        (work / "go").touch()
+        await steering
+        result = await host
+        assert [e["type"] for e in events if e["type"].startswith("run_")] == [
+            "run_started",
+            "run_finished",
+        ]
+        assert len({event["run_id"] for event in events}) == 2
+        assert events[-1]["data"] == result
+        assert result["final_text"] == "As you like."
+        alone = await session.prompt("hello", steer=True)
+        assert alone["final_text"] == "Hi.", "without a run to steer it is one"
+
+
+async def test_statuses_are_of_all_that_live_or_of_all(sidecar: Sidecar, work: Path) -> None:
+    first, second = [await sidecar.create(cwd=work, **DEMO) for _ in range(2)]
+    await first.destroy()
+    assert [status["session_id"] for status in await sidecar.statuses()] == [second.id]
+    everyone = await sidecar.statuses(all=True)
+    assert [status["session_id"] for status in everyone] == [second.id, first.id]
+    assert all(status["usage"]["context_tokens"] == 0 for status in everyone)
 
 
 async def test_events_come_back_with_their_cursor_after_a_dropped_stream(

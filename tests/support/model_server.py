@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from anyio.from_thread import start_blocking_portal
 
 from session_worker.demo_model import Answer, DemoModel, Received, Script, queue_script
+from tests.support.daemon import Daemon
+from tests.support.endpoint import Endpoint
 
 REQUESTS_KEPT = 1000
 """More calls than any test makes."""
@@ -23,7 +28,20 @@ class ModelServer:
 
     @property
     def requests(self) -> list[Received]:
-        return list(self.model.requests)
+        """Calls of the model, not those that only count tokens."""
+        return [r for r in self.model.requests if r.path == "/v1/messages"]
+
+    def session(self, daemon: Daemon, cwd: Path, **params: Any) -> Endpoint:
+        """A session that talks to this server."""
+        return daemon.session(cwd, env=self.env, **params)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            "ANTHROPIC_BASE_URL": self.base_url,
+            "ANTHROPIC_API_KEY": "sk-test",
+            "PATH": os.environ["PATH"],
+        }
 
     @property
     def unexpected(self) -> list[Received]:

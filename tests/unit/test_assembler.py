@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from session_worker.assembler import INVALID_JSON, MESSAGE_CHARS, MESSAGE_DEPTH, Assembler
+from session_worker.assembler import INVALID_JSON, Assembler
 from session_worker.demo_model import text
 from session_worker.model_error import ModelError
+from sidecar.protocol.bounds import MESSAGE_CHARS, MESSAGE_DEPTH
 
 Event = dict[str, Any]
 

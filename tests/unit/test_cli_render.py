@@ -70,6 +70,7 @@ def test_a_cell_stays_on_its_line() -> None:
         (EndpointRefusal(409, "invalid_input", "?"), 7),
         (EndpointRefusal(404, "not_found", "?"), 4),
         (EndpointRefusal(403, "forbidden", "?"), 5),
+        (EndpointRefusal(422, "invalid_input", "?"), 2),
         (EndpointRefusal(500, "server_error", "?"), 1),
     ],
 )
@@ -81,7 +82,13 @@ def test_no_error_of_the_daemon_looks_like_success() -> None:
     assert all(exit_codes.of_error(SidecarError(code, "?", "")) for code in CODES)
 
 
-@pytest.mark.parametrize("reason", ["max_turns", "max_tokens", "refusal", "cancelled", "error"])
+@pytest.mark.parametrize(
+    "reason",
+    [
+        *("max_turns", "max_tokens", "refusal", "cancelled", "error"),
+        *("budget", "loop_detected", "context_limit"),
+    ],
+)
 def test_only_a_final_answer_is_a_good_end(reason: str) -> None:
     assert exit_codes.of_result({"stop_reason": "final_answer"}) == 0
     assert exit_codes.of_result({"stop_reason": reason}) == 8
@@ -106,9 +113,11 @@ STARTED = tool_update("in_progress", title="ls -l")
 FINISHED = event("run_finished", stop_reason="final_answer", turns=2, tool_calls=1)
 
 
-def shown(capsys: pytest.CaptureFixture[str], *events: Envelope) -> tuple[str, str]:
+def shown(
+    capsys: pytest.CaptureFixture[str], *events: Envelope, live: bool = False
+) -> tuple[str, str]:
     """stdout and stderr."""
-    printer = RunPrinter(Output("table", "never"))
+    printer = RunPrinter(Output("table", "never"), live=live)
     for each in events:
         printer.show(each)
     captured = capsys.readouterr()
@@ -122,6 +131,86 @@ def test_words_go_to_stdout_and_doings_to_stderr(capsys: pytest.CaptureFixture[s
     )
     assert said == "I will look.\na.py\n"
     assert done == ("• bash: ls -l\na.py\n[exit 0]\nfinal_answer (turns: 2, tool calls: 1)\n")
+
+
+def ended_call(stop_reason: str | None) -> Envelope:
+    return event("api_call", stop_reason=stop_reason)
+
+
+def retry(*, discard: bool, wait_s: float = 0.0) -> Envelope:
+    return event("retry", attempt=1, reason="overloaded_error", wait_s=wait_s, discard=discard)
+
+
+def thought(text: str) -> Envelope:
+    return event("update", sessionUpdate="agent_thought_chunk", content={"text": text})
+
+
+VOID = "; the unfinished answer above does not count"
+
+
+@pytest.mark.parametrize(
+    ("live", "said", "told"),
+    [
+        (False, "Hello.\n", "retrying (overloaded_error) in 1.5 s"),
+        (True, "Hel\nHello.\n", f"retrying (overloaded_error) in 1.5 s{VOID}"),
+    ],
+)
+def test_an_answer_that_broke_off_is_taken_back_where_it_was_seen_and_else_never_said(
+    live: bool, said: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = (chunk("Hello."), ended_call("end_turn"), FINISHED)
+    broken = (chunk("Hel"), ended_call(None), retry(discard=True, wait_s=1.5))
+    out, err = shown(capsys, *broken, *again, live=live)
+    assert (out, err.splitlines()[0]) == (said, told)
+
+
+def test_a_retry_of_what_nobody_saw_takes_nothing_back(capsys: pytest.CaptureFixture[str]) -> None:
+    before = (chunk("Looking."), ended_call("tool_use"), TOOL_CALL)
+    for live in (False, True):
+        for again in (retry(discard=True, wait_s=0.01), retry(discard=False)):
+            said, done = shown(capsys, *before, again, chunk("Done."), FINISHED, live=live)
+            assert said == "Looking.\nDone.\n"
+            assert done.startswith("retrying (overloaded_error)\n")
+
+
+def test_thoughts_of_a_broken_answer_are_taken_back_too(capsys: pytest.CaptureFixture[str]) -> None:
+    _, done = shown(capsys, thought("hm"), ended_call(None), retry(discard=True))
+    assert done == f"hm\nretrying (overloaded_error){VOID}\n"
+
+
+def test_an_answer_cut_at_max_tokens_may_be_asked_for_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cut = (chunk("Half"), ended_call("max_tokens"))
+    whole = (chunk("Whole."), ended_call("tool_use"))
+    assert shown(capsys, *cut, retry(discard=True), *whole)[0] == "Whole."
+    assert shown(capsys, *cut, FINISHED)[0] == "Half\n"
+
+
+@pytest.mark.parametrize("reason", ["refusal", None])
+def test_what_no_history_keeps_is_not_said_in_a_pipe(
+    reason: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shown(capsys, chunk("I was about"), ended_call(reason), FINISHED)[0] == ""
+
+
+def test_a_restarted_worker_takes_its_unfinished_answer_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    restarted = event("restarted")
+    said, done = shown(capsys, chunk("Hel"), restarted, chunk("Hello."), FINISHED)
+    assert (said, "does not count" in done) == ("Hello.\n", False)
+    _, done = shown(capsys, chunk("Hel"), restarted, live=True)
+    assert done == f"the session's worker was restarted{VOID}\n"
+
+
+def test_a_gap_keeps_the_words_before_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, chunk("Before."), event("gap"), FINISHED)[0] == "Before.\n"
+
+
+def test_a_notice_of_a_compaction_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    _, done = shown(capsys, event("notice", severity="info", title="Compacted: half of it."))
+    assert done == "info: Compacted: half of it.\n"
 
 
 def test_what_was_seen_live_is_not_shown_again(capsys: pytest.CaptureFixture[str]) -> None:

@@ -172,9 +172,9 @@ def test_the_request_is_the_same_prefix_and_one_question() -> None:
     prefix = [PROMPT, ANSWER]
     messages, more = compaction.summary_request(prefix, "own", 32_000)
     assert messages[:2] == prefix
-    assert more == {"max_tokens": 16_000, "tool_choice": {"type": "none"}}
+    assert more == {"max_tokens": 16_000}
     assert "earlier summary" not in messages[2]["content"][0]["text"]
-    assert compaction.summary_request(prefix, "own", 9_000, has_tools=False)[1] == LIMIT
+    assert compaction.summary_request(prefix, "own", 9_000)[1] == LIMIT
 
 
 def test_the_question_joins_results_at_the_end_and_changes_nothing_that_was_said() -> None:

@@ -26,7 +26,7 @@ def failure(handler: Handler) -> ModelError:
     async def call() -> None:
         model = Model(Provider("m", api_key="k"), httpx2.MockTransport(handler))
         try:
-            async for _ in model.stream({"model": "m", "max_tokens": 1, "messages": []}):
+            async for _ in model.stream(b"{}"):
                 pass
         finally:
             await model.close()

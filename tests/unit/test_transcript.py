@@ -15,11 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from session_worker.transcript import (
-    Record,
     Transcript,
     TranscriptFull,
     TranscriptLocked,
-    history,
     read,
 )
 
@@ -193,95 +191,3 @@ def test_any_json_value_survives(tmp_path_factory: pytest.TempPathFactory, value
     with closing(Transcript.open(path)) as transcript:
         transcript.append("note", value=value)
     assert [record["value"] for record in read(path)] == [value]
-
-
-def text(value: str) -> dict[str, Any]:
-    return {"type": "text", "text": value}
-
-
-def call(call_id: str) -> dict[str, Any]:
-    return {"type": "tool_use", "id": call_id, "name": "bash", "input": {}}
-
-
-def result(call_id: str) -> dict[str, Any]:
-    return {"type": "tool_result", "tool_use_id": call_id, "content": "done"}
-
-
-def interrupted(call_id: str) -> dict[str, Any]:
-    content = "interrupted, outcome unknown"
-    return {"type": "tool_result", "tool_use_id": call_id, "content": content, "is_error": True}
-
-
-def user(*content: Any) -> dict[str, Any]:
-    return {"role": "user", "content": list(content)}
-
-
-def assistant(*content: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": list(content)}
-
-
-def records(*messages: dict[str, Any]) -> list[Record]:
-    return [{"kind": "note"}, *({"kind": "message", "message": message} for message in messages)]
-
-
-GO_ON = {"role": "user", "content": "go on"}
-REMIND = {"role": "system", "content": "remember"}
-
-
-@pytest.mark.parametrize(
-    ("recorded", "sent"),
-    [
-        ([GO_ON, assistant(text("hi"))], [GO_ON, assistant(text("hi"))]),
-        (
-            [assistant(call("a"), call("b")), user(result("a"), result("b"))],
-            [assistant(call("a"), call("b")), user(result("a"), result("b"))],
-        ),
-        ([assistant(call("a"))], [assistant(call("a")), user(interrupted("a"))]),
-        (
-            [assistant(call("a")), GO_ON],
-            [assistant(call("a")), user(interrupted("a"), text("go on"))],
-        ),
-        (
-            [assistant(call("a"), call("b")), user(result("b"), text("go on"))],
-            [assistant(call("a"), call("b")), user(interrupted("a"), result("b"), text("go on"))],
-        ),
-        (
-            [assistant(call("a")), REMIND, GO_ON],
-            [assistant(call("a")), user(interrupted("a")), REMIND, GO_ON],
-        ),
-        ([GO_ON, user(result("lost")), assistant(text("hi"))], [GO_ON, assistant(text("hi"))]),
-        ([user(result("lost"), text("go on"))], [user(text("go on"))]),
-        ([GO_ON, assistant(), GO_ON], [GO_ON, GO_ON]),
-    ],
-)
-def test_history_is_ready_to_send(recorded: list[Any], sent: list[Any]) -> None:
-    durable = records(*recorded)
-    before = json.dumps(durable)
-    assert history(durable) == sent
-    assert json.dumps(durable) == before
-
-
-@settings(deadline=None)
-@given(st.lists(st.sampled_from("uars"), max_size=12), st.randoms(use_true_random=False))
-def test_every_call_has_one_result_in_the_next_user_message(roles: list[str], rng: Any) -> None:
-    messages: list[dict[str, Any]] = []
-    for number, role in enumerate(roles):
-        calls = [f"{number}.{i}" for i in range(rng.randrange(3))]
-        earlier = [b["id"] for m in messages for b in m["content"] if b["type"] == "tool_use"]
-        made = {
-            "u": user(text("go on")),
-            "a": assistant(text("hi"), *map(call, calls)),
-            "r": user(*map(result, rng.sample(earlier[-3:], min(len(earlier), rng.randrange(3))))),
-            "s": {"role": "system", "content": [text("remember")]},
-        }
-        messages.append(made[role])
-    sent = history(records(*messages))
-    assert [m["role"] for m in sent if m["role"] != "user"] == [
-        m["role"] for m in messages if m["role"] != "user"
-    ]
-    pending: list[str] = []
-    for message in [*sent, user()]:
-        results = [b for b in message["content"] if b["type"] == "tool_result"]
-        assert sorted(b["tool_use_id"] for b in results) == sorted(pending)
-        assert message["content"][: len(results)] == results
-        pending = [b["id"] for b in message["content"] if b["type"] == "tool_use"]
