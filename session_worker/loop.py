@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from contextlib import suppress
 
 from session_worker import compacting, updates
 from session_worker.agent import Agent, Progress
@@ -53,16 +52,16 @@ async def run_prompt(agent: Agent, run: Run) -> AgentLoopResult:
     except asyncio.CancelledError:
         if not run.cancel_asked:
             raise  # not the user's cancel: the worker itself is coming down
-        _close_calls_if_possible(agent, run, "cancelled by user")
+        _close_calls(agent, run, "cancelled by user")
         return progress.result(StopReason.CANCELLED)
     except CallFailed as error:
-        _close_calls_if_possible(agent, run, "not executed: the model call failed")
+        _close_calls(agent, run, "not executed: the model call failed")
         return progress.result(error.stop_reason, error.error)
     except TranscriptFull as error:
         return progress.result(StopReason.ERROR, {"type": "disk_full", "message": str(error)})
     except Exception:
         log.exception("run %s failed", run.run_id)
-        _close_calls_if_possible(agent, run, "interrupted, outcome unknown")
+        _close_calls(agent, run, "interrupted, outcome unknown")
         message = "internal error; the details are in worker.log"
         return progress.result(StopReason.ERROR, {"type": "internal_error", "message": message})
 
@@ -167,9 +166,3 @@ def _close_calls(
             agent.emit(run, updates.tool_call_ended(call["id"], otherwise, True, {}))
     if blocks:
         agent.conversation.add_results(blocks, run.run_id, str(agent.tools.shell.cwd))
-
-
-def _close_calls_if_possible(agent: Agent, run: Run, otherwise: str) -> None:
-    """Where a run ends in any case: on a full disk the next run does it."""
-    with suppress(TranscriptFull):
-        _close_calls(agent, run, otherwise)

@@ -26,9 +26,6 @@ from session_worker.provider import Provider
 from session_worker.recovery import TLS_ERROR, retry_after
 from sidecar.protocol import bounds
 
-STREAM_END_S = 1.0
-"""From `message_stop` to the end of the stream: nothing is worth waiting for in between."""
-
 
 class Model:
     """A client for one session's provider, made for its first call: an idle session does without.
@@ -134,7 +131,7 @@ class Model:
 async def _read_to_the_end(events: AsyncIterator[object]) -> None:
     """Nothing is expected there, but a connection that is not read to its end is not used again."""
     with suppress(httpx2.RequestError, TimeoutError):
-        async with asyncio.timeout(STREAM_END_S):
+        async with asyncio.timeout(bounds.MODEL_END_S):
             async for _ in events:
                 pass
 

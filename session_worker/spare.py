@@ -13,8 +13,7 @@ import socket
 import sys
 
 from session_worker import child, oom, worker_start
-from session_worker.grants import Grants
-from session_worker.shim import Shim
+from session_worker.standby import be_shim, stand_by
 from sidecar.protocol.framing import encode
 
 
@@ -24,18 +23,14 @@ def main() -> None:
     os.chdir("/")
     os.umask(0o077)
     score = oom.own_score()
-    warm = worker_start.exec_worker(score)
+    ahead = worker_start.exec_worker(score)
     requests.sendall(encode(child.hello()))
-    byte, fds, _, _ = socket.recv_fds(requests, 1, Grants.COUNT)
-    if not byte:
+    grants = stand_by(requests)
+    if grants is None:
         return
-    grants = Grants.from_fds(fds)
-    grants.redirect_output()
     requests.sendall(encode({"pid": os.getpid()}))
     requests.close()
-    Shim(
-        grants, lambda: warm if child.is_running(warm[0]) else worker_start.exec_worker(score)
-    ).run()
+    be_shim(grants, ahead, lambda: worker_start.exec_worker(score))
 
 
 if __name__ == "__main__":

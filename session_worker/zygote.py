@@ -1,5 +1,8 @@
 """The zygote: one thread, no event loop, every import paid; then only `recvmsg`, `fork`.
 
+It forks ahead: a shim with its worker always waits, and a request is handed on to them. The two
+forks and what they copy are two thirds of a create.
+
 Started by the daemon as `python -m session_worker.zygote FD`; FD is a stream socket. A request
 is one byte with the descriptors of `Grants`; the answer is a line: `{"pid": n}`, or
 `{"error": text}` and the daemon takes the exec path. It holds no secrets and no open files.
@@ -21,7 +24,7 @@ import sys  # noqa: E402
 from session_worker import child, oom, worker_start  # noqa: E402
 from session_worker.grants import Grants  # noqa: E402
 from session_worker.rehearsal import rehearse  # noqa: E402
-from session_worker.shim import Shim  # noqa: E402
+from session_worker.standby import be_shim, stand_by  # noqa: E402
 from session_worker.worker import run_worker  # noqa: E402
 from sidecar.protocol import prctl  # noqa: E402
 from sidecar.protocol.framing import encode  # noqa: E402
@@ -33,6 +36,9 @@ _GAPS = 400
 """Of each size; of most there were fewer (`sys._debugmallocstats`)."""
 _SMALL_BYTES = 480
 """Objects of up to 512 bytes share pages with their like; 33 are the header of a `bytes`."""
+
+_Waiting = tuple[int, socket.socket]
+"""Pid of a shim without a session, and our end of its socket."""
 
 
 def main() -> None:
@@ -47,31 +53,53 @@ def main() -> None:
     _gaps.extend(bytes(size) for size in range(1, _SMALL_BYTES, 16) for _ in range(_GAPS))
     gc.freeze()  # saves ~50 MB and a ~100 ms pause in every worker (supervision.md §a)
     requests.sendall(encode(child.hello()))
+    waiting = _fork_ahead()
     while True:
         byte, fds, _, _ = socket.recv_fds(requests, 1, Grants.COUNT)
         if not byte:
-            return
-        requests.sendall(encode(_fork_shim(fds)))
+            return  # closes its end of the waiting one's socket, too
+        requests.sendall(encode(_hand_on(waiting or _fork_ahead(), fds)))
         for fd in fds:
             os.close(fd)
+        waiting = _fork_ahead()
 
 
-def _fork_shim(fds: list[int]) -> dict[str, object]:
+def _fork_ahead() -> _Waiting | None:
+    """A shim with its worker that waits for a session; None where none can be made."""
     if child.count_threads() != 1:
-        return {"error": f"{child.count_threads()} threads: fork is unsafe"}
-    try:
-        return {"pid": child.fork(lambda: _shim(fds), keep=set(fds))}
-    except OSError as error:
-        return {"error": str(error)}
+        return None
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            return child.fork(lambda: _wait(theirs), keep={theirs.fileno()}), ours
+        except OSError:
+            ours.close()
+            return None
 
 
-def _shim(fds: list[int]) -> None:
-    grants = Grants.from_fds(fds)
-    grants.redirect_output()
+def _hand_on(waiting: _Waiting | None, fds: list[int]) -> dict[str, object]:
+    """The answer to a request with `fds`."""
+    if waiting is None:
+        return {"error": f"no fork with {child.count_threads()} threads, or none to be had"}
+    pid, link = waiting
+    with link:
+        try:
+            socket.send_fds(link, [b"f"], fds)
+        except OSError as error:
+            return {"error": f"the shim that waited is gone: {error}"}
+    return {"pid": pid}
+
+
+def _wait(requests: socket.socket) -> None:
     os.setsid()
     os.chdir("/")
+    prctl.set_name("sidecar-spare")
     score = oom.own_score()
-    Shim(grants, lambda: worker_start.fork_worker(run_worker, score)).run()
+    ahead = worker_start.fork_worker(run_worker, score)
+    grants = stand_by(requests)
+    requests.close()
+    if grants is not None:
+        be_shim(grants, ahead, lambda: worker_start.fork_worker(run_worker, score))
 
 
 if __name__ == "__main__":

@@ -151,6 +151,8 @@ MODEL_CONNECT_S = 5.0
 MODEL_STALL_S = 180.0
 """Silence on a model stream; pings count as life (anthropic.md §5)."""
 MODEL_WRITE_S = 30.0
+MODEL_END_S = 1.0
+"""From `message_stop` to the end of the stream: nothing is worth waiting for in between."""
 MODEL_REQUEST_RETRIES = 8
 """Of one call that got no answer: at most 92 s of pauses in all (anthropic.md §5)."""
 MODEL_STREAM_RETRIES = 5

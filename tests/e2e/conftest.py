@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.cli import Cli
 from tests.support.daemon import Daemon
-from tests.support.processes import eventually, of_home
+from tests.support.processes import all_of_home, eventually, of_home
 from tests.support.scripted import Scripted, scripted_session
 
 
@@ -23,7 +23,7 @@ def _private_home() -> Iterator[Path]:
     try:
         yield path
     finally:
-        left = of_home(path)
+        left = all_of_home(path)
         described = [f"{p.pid} {p.name()} {p.cmdline()}" for p in left]
         for process in left:
             process.kill()
@@ -44,7 +44,7 @@ def _running(home: Path) -> Iterator[Daemon]:
             daemon.start()
         daemon.call("sidecar.shutdown", stop_sessions=True)
         daemon.terminate()
-        eventually(lambda: not of_home(home), "every process of the home has ended")
+        eventually(lambda: not all_of_home(home), "every process of the home has ended")
 
 
 @pytest.fixture

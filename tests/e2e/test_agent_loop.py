@@ -15,7 +15,6 @@ import pytest
 
 from session_worker.demo_model import (
     Answer,
-    ApiError,
     Fault,
     Reply,
     Streamed,
@@ -166,43 +165,6 @@ def test_a_refusal_drops_its_partial_message(talk: Callable[..., Endpoint]) -> N
         assert endpoint.prompt("go")["result"]["stop_reason"] == "refusal"
         assert endpoint.prompt("next")["status"] == "completed"
         assert [m["role"] for m in model.requests[1].body["messages"]] == ["user"]
-
-
-@pytest.mark.parametrize(
-    ("answer", "reason", "discard"),
-    [
-        (Reply([text("half a sentence")], fault=Fault("cut")), "connection_error", True),
-        (Reply([text("half a sentence")], fault=Fault("eof")), "stream_truncated", True),
-        (Reply([text("half a sentence")], fault=Fault("overloaded")), "overloaded_error", True),
-        (ApiError(200, body="<html>a proxy page</html>"), "protocol_error", True),
-        (ApiError(529, "Overloaded"), "overloaded_error", False),
-        (ApiError(429, "Slow down", {"retry-after": "0"}), "rate_limit_error", False),
-        (ApiError(500, body="<html>a proxy page</html>"), "http_500", False),
-    ],
-)
-def test_what_broke_off_is_tried_again_for_all_to_see_and_leaves_no_trace_in_the_history(
-    talk: Callable[..., Endpoint], answer: Answer, reason: str, discard: bool
-) -> None:
-    with model_server([answer, Reply([text("fine")]), Reply([text("ok")])]) as model:
-        endpoint = talk(model)
-        run = endpoint.prompt("go")
-        assert run["result"]["final_text"] == "fine"
-        (retry,) = [e["data"] for e in endpoint.events() if e["type"] == "retry"]
-        assert (retry["attempt"], retry["reason"], retry["discard"]) == (1, reason, discard)
-        assert endpoint.prompt("again")["status"] == "completed"
-        assert "half a sentence" not in json.dumps(model.requests[-1].body)
-
-
-def test_a_refusal_that_no_retry_mends_is_an_error_that_leaves_the_session_usable(
-    talk: Callable[..., Endpoint],
-) -> None:
-    refusal = ApiError(403, "Your key may not use this model")
-    with model_server([refusal, Reply([text("fine")])]) as model:
-        endpoint = talk(model)
-        run = endpoint.prompt("go")
-        assert run["status"] == "failed"
-        assert run["result"]["error"]["type"] == "permission_error"
-        assert endpoint.prompt("again")["result"]["final_text"] == "fine"
 
 
 def test_thinking_is_streamed_apart_and_returned_unchanged(talk: Callable[..., Endpoint]) -> None:

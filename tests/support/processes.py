@@ -26,14 +26,31 @@ def eventually(condition: Callable[[], T], what: str) -> T:
         time.sleep(0.01)
 
 
+SPARE = "sidecar-spare"
+"""Name of the shim and the worker that wait with the zygote for a session."""
+
+
 def of_home(home: Path) -> list[psutil.Process]:
     """Live processes of that home: daemon, zygote, shims, workers, and tools of its sessions.
 
-    A dead one that PID 1 has not collected yet does not count.
+    A dead one that PID 1 has not collected yet does not count, nor do those that wait for a
+    session; `all_of_home` has them, too.
     """
+    return [process for process in all_of_home(home) if _name(process) not in ("", SPARE)]
+
+
+def all_of_home(home: Path) -> list[psutil.Process]:
     sessions = home / "state" / "sessions"
     ids = {path.name for path in sessions.iterdir()} if sessions.exists() else set()
     return [process for process in psutil.process_iter() if _belongs(process, home, ids)]
+
+
+def _name(process: psutil.Process) -> str:
+    """Empty for one that has just ended."""
+    try:
+        return process.name()
+    except psutil.Error:
+        return ""
 
 
 def _belongs(process: psutil.Process, home: Path, session_ids: set[str]) -> bool:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from session_worker import model as model_module
 from session_worker.demo_model import DemoModel, Fault, Reply, queue_script, text
 from session_worker.model import Model
 from session_worker.model_error import ModelError
@@ -45,6 +44,6 @@ async def test_silence_is_an_error_that_is_worth_a_retry(
 async def test_silence_after_the_end_of_an_answer_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(model_module, "STREAM_END_S", 0.05)
+    monkeypatch.setattr(bounds, "MODEL_END_S", 0.05)
     heard = await events(Reply([text("whole")], fault=Fault("stall", after=99)))
     assert heard[-1] == {"type": "message_stop"}
