@@ -110,6 +110,7 @@ async def serve(
             [system, tools.schemas],
             api_blocks=facts.compaction,
         )
+        del records  # what was compacted need not stay in memory
         writer = RequestWriter(spec.provider.model, system, tools.schemas, cached=facts.caching)
         agent = Agent(spec, facts, core, conversation, model, writer, Prefix(writer), tools)
         core.take_over(restored)

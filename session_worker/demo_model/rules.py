@@ -210,7 +210,7 @@ def _prefill(body: Json) -> Iterator[str]:
     paused = waits or any(
         b["type"] == "compaction" or b["type"].endswith("_tool_result") for b in end[-1:]
     )
-    if end and not paused and NO_PREFILL.match(body["model"]):
+    if end and not paused and "compaction" not in body and NO_PREFILL.match(body["model"]):
         yield (
             "This model does not support assistant message prefill. The conversation must end "
             "with a user message."
