@@ -148,6 +148,8 @@ def _translate(error: Exception) -> Exception:
         case anthropic.APIConnectionError():
             causes = _causes(error)
             for cause in causes:
+                if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
+                    return ModelError("client_error", f"the model's address is none: {cause}")
                 if isinstance(cause, ssl.SSLCertVerificationError):
                     why = f"the model's certificate is not accepted: {cause}"
                     return ModelError(TLS_ERROR, why)

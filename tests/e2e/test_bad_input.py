@@ -11,6 +11,7 @@ import pytest
 from tests.support.control import CallFailed, Control
 from tests.support.daemon import Daemon, refused_daemon
 from tests.support.endpoint import Endpoint, run_request
+from tests.support.processes import eventually
 
 MIB = 1024 * 1024
 
@@ -199,14 +200,25 @@ def test_a_home_whose_directory_others_may_enter_is_refused(home: Path) -> None:
     assert "chmod 700" in refused.stderr
 
 
-def test_a_session_of_an_impossible_model_address_reports_the_error_and_lives(
+def test_a_model_address_where_nobody_answers_is_tried_again_until_it_is_cancelled(
     daemon: Daemon, work: Path
 ) -> None:
-    endpoint = Endpoint(
-        daemon.create(work, env={"ANTHROPIC_BASE_URL": "http://127.0.0.1:1", "PATH": "/usr/bin"})
-    )
+    endpoint = Endpoint(daemon.create(work, env={"ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}))
+    run = endpoint.prompt("hello", "async")
+    retry = eventually(
+        lambda: [e["data"] for e in endpoint.events() if e["type"] == "retry"], "a retry is told"
+    )[0]
+    assert (retry["attempt"], retry["reason"]) == (1, "connection_error")
+    assert endpoint.post(f"/sessions/{endpoint.session_id}/cancel")[0] == 200
+    assert endpoint.get(f"/runs/{run['run_id']}")[1]["status"] == "cancelled"
+    assert endpoint.get("/healthz")[0] == 200
+
+
+def test_a_model_address_that_is_none_is_an_error_of_the_run_and_the_session_lives(
+    daemon: Daemon, work: Path
+) -> None:
+    endpoint = Endpoint(daemon.create(work, env={"ANTHROPIC_BASE_URL": "nonsense"}))
     run = endpoint.prompt("hello")
-    assert run["status"] == "failed"
-    assert run["result"]["stop_reason"] == "error"
-    assert run["result"]["error"]["type"] == "connection_error"
+    assert (run["status"], run["result"]["stop_reason"]) == ("failed", "error")
+    assert run["result"]["error"]["type"] == "client_error"
     assert endpoint.get("/healthz")[0] == 200

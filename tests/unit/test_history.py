@@ -43,7 +43,12 @@ from tests.support.conversations import (
 
 CASES = int(os.environ.get("HISTORY_CASES", "1200"))
 """Corrupted conversations that are tried; HISTORY_CASES=20000 is for a change of the repairs."""
-quiet = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+quiet = settings(
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 thoroughly = settings(quiet, max_examples=CASES)
 often = settings(quiet, max_examples=CASES // 3)
 tapes = st.binary(min_size=40, max_size=120).map(Tape)
@@ -136,7 +141,7 @@ def test_an_old_record_without_seals_needs_at_most_the_remedy_for_signatures(
         records = corrupt(records, one)
     history, _ = loaded([Recorded(record.message) for record in records])
     if (error := refusal(sendable(history))) is not None:
-        assert "`thinking`" in error.message
+        assert "`thinking`" in error.message, error.message
         assert history.strip_thinking()
     assert refusal(history.messages) is None
 
