@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -96,16 +95,8 @@ def test_the_commands_work_outside_the_checkout(running: Path) -> None:
     assert "Usage" in usage.stdout
 
 
-def other_versions() -> list[Any]:
-    """Each costs half a minute, so `make test` does with the newest."""
-    versions = list(OTHERS)
-    soak = pytest.mark.soak
-    return [pytest.param(v, marks=[] if v == versions[-1] else soak) for v in versions]
-
-
-@pytest.mark.parametrize(
-    "version", other_versions(), ids=lambda version: ".".join(map(str, version))
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("version", OTHERS, ids=lambda version: ".".join(map(str, version)))
 def test_every_other_python_here_runs_it(
     version: tuple[int, ...], wheel: Path, running: Path, tmp_path: Path
 ) -> None:

@@ -26,7 +26,14 @@ MARKED = ",".join(kind for kind in nasty.KINDS if kind != "bare")
 """Those that a new daemon can know: an orphan without environment is nobody's any more once
 daemon and shim are both gone (supervision.md §b); only a cgroup would still name it."""
 
-each_kind = pytest.mark.parametrize("kinds", [*nasty.KINDS, pytest.param(ALL, id="all")])
+each_kind = pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param(ALL, id="all"),
+        *(pytest.param(kind, marks=pytest.mark.soak) for kind in nasty.KINDS),
+    ],
+)
+"""All at once is the hardest; each alone, in `make soak`, says which one got away."""
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def test_a_session_within_its_limits_works_and_its_status_says_how_they_are_kept
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="oom_score_adj is Linux's")
-@pytest.mark.parametrize("spawn", ["fork", "exec"])
+@pytest.mark.parametrize("spawn", ["fork", pytest.param("exec", marks=pytest.mark.soak)])
 def test_tools_are_the_first_to_go_when_memory_is_short_and_shim_and_daemon_the_last(
     home: Path, own_daemon: Daemon, work: Path, spawn: str
 ) -> None:

@@ -17,7 +17,7 @@ LINE = b"x" * 99 + b"\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="writes through /proc")
-@pytest.mark.parametrize("spawn", ["fork", "exec"])
+@pytest.mark.parametrize("spawn", ["fork", pytest.param("exec", marks=pytest.mark.soak)])
 def test_a_worker_that_prints_without_end_fills_no_disk(
     own_daemon: Daemon, work: Path, spawn: str
 ) -> None:
