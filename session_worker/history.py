@@ -114,7 +114,7 @@ class History:
     def open_calls(self) -> list[Block]:
         """The tool calls of the last answer that have no result yet, with the ids to answer to."""
         calls, said = self._sent.exchange()
-        answered = {block.get("tool_use_id") for block in said}
+        answered = {b["tool_use_id"] for b in said if b["type"] == "tool_result"}
         return [call for call in calls if call["id"] not in answered]
 
     def awaits_code(self) -> bool:

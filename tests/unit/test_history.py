@@ -112,6 +112,15 @@ def test_whatever_a_model_sends_is_accepted_again_and_a_reload_changes_nothing(t
     assert refusal(sendable(history)) is None
 
 
+def test_a_block_of_unknown_type_that_names_a_call_is_not_its_result() -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {}}
+    odd = {"type": "odd", "tool_use_id": "toolu_1", "content": "out"}
+    said = [user(text("go")), {"role": "assistant", "content": [call]}, user(odd)]
+    history, _ = fed(*said)
+    assert history.open_calls() == [call]
+    assert refusal(sendable(history)) is None
+
+
 @thoroughly
 @given(tapes, damage)
 def test_whatever_happens_to_a_record_the_api_accepts_what_is_left(
