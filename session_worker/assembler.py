@@ -16,10 +16,10 @@ import json
 from collections.abc import Iterable
 from typing import Any, cast
 
+from session_worker.blocks import Block
 from session_worker.model_error import ModelError
 from sidecar.protocol.bounds import MESSAGE_CHARS, MESSAGE_DEPTH
 
-Block = dict[str, Any]
 Event = dict[str, Any]
 
 INVALID_JSON = "INVALID_JSON"

@@ -7,13 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from session_worker import compaction
-from session_worker.blocks import Block, Message, tool_result
+from session_worker.blocks import Block, Message
 from session_worker.history import History
 from session_worker.recovery import Cure
 from session_worker.transcript import Record, Transcript
 from session_worker.turn import UNFINISHED, AgentTurn
-
-__all__ = ["Block", "Conversation", "Message", "tool_result"]
 
 
 class Conversation:

@@ -10,7 +10,7 @@ import uuid
 
 from session_worker import compacting, updates
 from session_worker.agent import Agent, Progress
-from session_worker.conversation import Block, tool_result
+from session_worker.blocks import Block, tool_result
 from session_worker.loop_guard import is_stuck, reminder
 from session_worker.model_call import CallFailed, call_model
 from session_worker.result import AgentLoopResult

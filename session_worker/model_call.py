@@ -16,7 +16,8 @@ from typing import Any
 
 from session_worker import compacting, updates
 from session_worker.agent import Agent, Progress
-from session_worker.assembler import Assembler, Block, Event
+from session_worker.assembler import Assembler, Event
+from session_worker.blocks import Block
 from session_worker.budget import exhausted
 from session_worker.call_record import Stopwatch, record_call
 from session_worker.compaction import BETA, needs_beta

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -57,8 +58,9 @@ _MODELS = {
 KNOWN = frozenset(_MODELS)
 
 
+@cache
 def facts(model: str, base_url: str | None = None) -> ModelFacts:
-    """`base_url` as the provider has it: null for the API's own address."""
+    """`base_url` as the provider has it: null for the API's own address. Asked at every report."""
     hosted = is_hosted(base_url)
     known = _MODELS.get(undated(model))
     if known is None:

@@ -13,10 +13,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
+from session_worker.blocks import Block, Message
 from sidecar.protocol import bounds
-
-Block = dict[str, Any]
-Message = dict[str, Any]
 
 _SHORT = {"type": "ephemeral"}
 _LONG = {"type": "ephemeral", "ttl": "1h"}

@@ -24,7 +24,6 @@ Kind = Literal[
     "session", "message", "tool_intent", "api_call", "run_started", "run_finished", "repair", "note"
 ]
 Record = dict[str, Any]
-Message = dict[str, Any]
 
 _SCAN_BYTES = 64 * KIB
 """Step of the search for the last line from the end of the file: most records fit in one."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from session_worker import permissions, updates
-from session_worker.conversation import Block, tool_result
+from session_worker.blocks import Block, tool_result
 from session_worker.core import SessionCore
 from session_worker.tools.bash import BASH
 from session_worker.tools.dispatch import ToolCall, ToolUse, dispatch

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from session_worker import compaction
-from session_worker.conversation import Conversation, tool_result
+from session_worker.blocks import tool_result
+from session_worker.conversation import Conversation
 from session_worker.transcript import Transcript, read
 from session_worker.turn import AgentTurn
 

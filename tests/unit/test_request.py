@@ -6,8 +6,9 @@ import json
 import re
 from typing import Any
 
+from session_worker.blocks import Message
 from session_worker.demo_model.rules import check_request
-from session_worker.request import Message, RequestWriter, breakpoints
+from session_worker.request import RequestWriter, breakpoints
 from sidecar.protocol.bounds import CACHE_LOOKBACK_BLOCKS
 
 TOOLS = [{"name": "bash", "description": "…", "input_schema": {"type": "object"}}]
