@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import subprocess
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
+
+from session_worker.project.skills import Skill
+from session_worker.tools import process
+from session_worker.tools.jobs import Jobs
+from session_worker.tools.seen import SeenFiles
+from sidecar.protocol import bounds
+
+Block = dict[str, Any]
+
+
+Launch = Callable[..., subprocess.Popen[bytes]]
+"""Starts a command as `process.start` does."""
 
 
 @dataclass
@@ -19,7 +32,12 @@ class Shell:
 
 @dataclass(frozen=True)
 class ToolContext:
-    """What one call may use. `emit_output` takes live text and never blocks."""
+    """What one call may use.
+
+    `root` is the session's directory: relative paths start there. File tools stay inside `roots`;
+    `granted` are canonical paths outside that somebody allowed this one call. `emit_output` takes
+    live text and never blocks.
+    """
 
     call_id: str
     root: Path
@@ -27,25 +45,57 @@ class ToolContext:
     env: Mapping[str, str]
     spill_dir: Path
     emit_output: Callable[[str], None]
+    extra_roots: tuple[Path, ...] = ()
+    granted: frozenset[Path] = frozenset()
+    seen: SeenFiles = field(default_factory=SeenFiles)
+    jobs: Jobs = field(default_factory=Jobs)
+    hidden: Callable[[Path], bool] = lambda _: False
+    """Whether a rule keeps the model from reading a canonical path: searches leave it out."""
+    skills: Mapping[str, Skill] = field(default_factory=dict[str, Skill])
+    launch: Launch = process.start
+    """Perhaps into a sandbox."""
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        return (self.root, *self.extra_roots)
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """What a call did to a file, for clients to show; `old` is None for a new file."""
+
+    path: Path
+    old: str | None
+    new: str
 
 
 @dataclass(frozen=True)
 class ToolResult:
-    """`content` goes to the model as it is; `meta` goes to clients as `rawOutput`."""
+    """`content` goes to the model: text, or blocks where it is more than that. `meta` goes to
+    clients as `rawOutput`, `changes` as diffs, `plan` as the entries of a `plan` update."""
 
-    content: str
+    content: str | list[Block]
     is_error: bool = False
     meta: dict[str, Any] = field(default_factory=dict[str, Any])
+    changes: Sequence[FileChange] = ()
+    plan: list[dict[str, str]] | None = None
 
 
 P = TypeVar("P", bound=BaseModel)
+
+
+def _no_paths(_: BaseModel) -> Sequence[str]:
+    return ()
 
 
 @dataclass(frozen=True)
 class ToolSpec(Generic[P]):
     """One entry of the dispatch map.
 
-    `kind` is an ACP-C tool kind; `render` gives the title a person sees.
+    `kind` is an ACP-C tool kind; `render` gives the title a person sees, `paths` the files and
+    directories a call names, as the model wrote them. `family` is what permission rules call it;
+    a tool without one does nothing that needs a permission. `timeout_s` is None for a tool that
+    keeps its own time.
     Contract of `handler`: a refusal is a `ToolResult` with `is_error`; an exception is a bug,
     which the dispatcher turns into one.
     """
@@ -57,3 +107,7 @@ class ToolSpec(Generic[P]):
     kind: str
     read_only: bool
     render: Callable[[P], str]
+    family: str | None = None
+    paths: Callable[[P], Sequence[str]] = _no_paths
+    timeout_s: float | None = None
+    max_chars: int = bounds.TOOL_RESULT_CHARS

@@ -138,6 +138,13 @@ RUNS_KEPT = 200
 """Finished runs a worker answers `GET /runs/{id}` for; older ones are in the transcript."""
 SESSION_ALIASES = 16
 """Names that ACP-R clients may make up for one session."""
+ATTENDANCE_TICK_S = 1.0
+"""How often a question that waits looks whether anybody is there."""
+HEADLESS_AFTER_S = 60.0
+"""Without a client for so long, a question is answered by `permissions.headless`: long enough for
+a client that reconnects or polls, short enough for a script that nobody watches."""
+PERMISSION_REASON_CHARS = 4_000
+"""Longest reason a person gives for an answer: the model reads it."""
 CANCEL_S = 15.0
 """A cancelled run is gone after the tools' own kill grace; past this the cancel is an error."""
 WORKER_STOP_S = 4.0
@@ -172,6 +179,15 @@ MODEL_SILENCE_NOTICE_S = 20.0
 """Without a first word for so long, people are told: they would look for a hang of ours."""
 LOOP_REMIND_CALLS = 3
 """Equal calls in a row from which the model is told so (tools-and-ux.md §2)."""
+STOP_HOOKS_MAX = 3
+"""Times a run that had an answer is sent on by Stop hooks; then it ends anyway."""
+SESSION_END_HOOKS_S = 1.0
+"""SessionEnd hooks of a worker that leaves: with their kill grace this stays within the destroy
+grace."""
+SKILL_PROBLEMS_TOLD = 10
+"""Notices of invalid skills: more would bury the others."""
+LOOP_ASK_CALLS = 6
+"""Equal calls in a row from which a person is asked, whatever the rules say."""
 LOOP_STOP_CALLS = 10
 """Equal calls in a row that are not made any more: the run ends as `loop_detected`."""
 CACHE_LOOKBACK_BLOCKS = 15
@@ -208,6 +224,11 @@ COMPACTION_BYTES_PER_TOKEN = 3.6
 PARALLEL_TOOLS = 8
 """Tool calls of one turn that run at once."""
 TOOL_RESULT_CHARS = 50_000
+"""What the model sees of a result at most; bash has a bound of its own."""
+MESSAGE_RESULTS_CHARS = 200_000
+"""Of all results of one message together (tools-and-ux.md §2)."""
+RESULT_CHARS_MIN = 2_000
+"""Of a result that comes when the others have used that up: enough to tell what it is about."""
 BASH_RESULT_CHARS = 30_000
 """What the model sees of a command: head 30 %, tail 70 % (tools-and-ux.md §1.3)."""
 BASH_HEAD_CHARS = 9_000
@@ -224,6 +245,16 @@ BASH_TERM_GRACE_S = 2.0
 """SIGTERM to SIGKILL of a command's process group."""
 BASH_KILL_S = 5.0
 """Until a killed group is gone; what lasts longer is in state D and is reported."""
+SHOWN_IMAGE_CHARS = 128 * KIB
+"""Of base64 in an event: larger images would push everything else out of the ring."""
+JOBS_MAX = 8
+"""Background jobs of one session that run at once."""
+JOBS_KEPT = 32
+"""Jobs whose output can be asked for, those that have ended included."""
+JOB_BLOCK_MAX_S = 60
+"""Longest that `job_output` waits for the end of a job: a turn should not look like a hang."""
+JOB_POLL_S = 1.0
+"""How often a group that a command left behind is looked at: nothing tells of its end."""
 TOOL_OUTPUT_BYTES = 4 * KIB
 """Text of one live `tool_output` event, at most one per BASH_WATCH_S."""
 
