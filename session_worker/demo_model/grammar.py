@@ -70,6 +70,8 @@ def plan(prompt: str, tools: Tools) -> list[list[Step]]:
         match, build = found
         apart = changed or THEN.search(prompt, position, match.start()) is not None
         for step in build(match, tools):
+            if step == steps.REPAIR and [step] in turns:
+                continue  # "repair this: find the bug, fix it" is one wish
             if apart or step.changes:
                 turns.append([])
             turns[-1].append(step)
@@ -147,6 +149,17 @@ def _pattern(*forms: str) -> re.Pattern[str]:
 
 
 INTENTS: list[tuple[re.Pattern[str], Build]] = [
+    (  # fix the failing test | find the bug and fix it | make the tests pass
+        _pattern(
+            r"\b(?:fix|repair)\b[^,;.!?\n]{0,60}?\b(?:tests?|bugs?|code|repo(?:sitory)?|project"
+            r"|fails|broken|failing)\b",
+            r"\b(?:bugs?|tests?|fail\w*)\b[^\n]{0,80}?\b(?:fix|repair)\s+(?:it|them|that)\b",
+            r"\bmake\s+(?:all\s+|the\s+|my\s+|unit\s+)*tests?\s+pass\b",
+            r"(?:修复|修好|修正|修理|修一下)[^，。；！？\n]{0,20}?(?:测试|错误|缺陷|代码|仓库|项目|问题|程序|bug)",
+            r"让(?:所有|全部)?(?:的)?测试(?:都)?通过",
+        ),
+        lambda _match, _tools: [steps.REPAIR],
+    ),
     (  # use the MCP tool T with {"a": 1} | use srv__t with some text
         _pattern(
             r"(?:\b(?:use|call|invoke|try)\b|使用|调用|用)\s*(?:the\s+)?(?:mcp\s*)?"

@@ -13,9 +13,17 @@ from session_worker.demo_model.directives import take_directives
 from session_worker.demo_model.grammar import STEPS_MAX, plan
 from session_worker.demo_model.intents import demo_script
 from session_worker.demo_model.reply import ApiError, Json, Reply, Request, Streamed, tool_use
+from session_worker.tools.bash import BASH
+from session_worker.tools.edit_file import EDIT_FILE
+from session_worker.tools.glob import GLOB
+from session_worker.tools.grep import GREP
+from session_worker.tools.list_dir import LIST_DIR
+from session_worker.tools.read_file import READ_FILE
+from session_worker.tools.write_file import WRITE_FILE
 
 LABEL = "[demo model, a script, not an AI]"
 ALL = ("bash", "write_file", "read_file", "edit_file", "glob", "grep", "list_dir", "srv__echo")
+SPECS = {spec.name: spec for spec in (BASH, READ_FILE, WRITE_FILE, EDIT_FILE, GLOB, GREP, LIST_DIR)}
 ECHO = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
@@ -98,7 +106,7 @@ BRANCH = ("bash", {"command": "git branch --show-current"})
         ("新建 a.txt，内容为“你好”", [("write_file", {"path": "a.txt", "content": "你好\n"})]),
         ("List all Python files in this directory", [("glob", {"pattern": "*.py"})]),
         ("列出所有Python文件", [("glob", {"pattern": "*.py"})]),
-        ("list *.md files in docs/", [("glob", {"pattern": "docs/*.md"})]),
+        ("list *.md files in docs/", [("glob", {"pattern": "*.md", "path": "docs/"})]),
         ("Which files are in `my src`?", [("list_dir", {"path": "my src"})]),
         ("当前目录下有哪些文件？", [("list_dir", {"path": "."})]),
         ("What is the current git branch?", [BRANCH]),
@@ -127,7 +135,29 @@ BRANCH = ("bash", {"command": "git branch --show-current"})
 def test_a_prompt_becomes_calls_of_the_best_offered_tools(
     prompt: str, expected: list[tuple[str, Json]]
 ) -> None:
-    assert calls(ask([user(prompt)], ALL)) == expected
+    made = calls(ask([user(prompt)], ALL))
+    assert made == expected
+    for name, given in made:
+        if name in SPECS:
+            SPECS[name].params.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Fix the failing test in this repository",
+        "Please find the bug in calc.py, fix it and tell me what it was",
+        "run the tests and fix what fails",
+        "Repair this repo!",
+        "make the tests pass",
+        "修复这个仓库里失败的测试",
+        "让测试通过",
+    ],
+)
+def test_a_wish_for_a_repair_begins_with_a_run_of_the_tests(prompt: str) -> None:
+    [(name, given)] = calls(ask([user(prompt)], ALL))
+    assert (name, given["command"]) == ("bash", "python3 -B -m unittest")
+    SPECS[name].params.model_validate(given)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +168,8 @@ def test_a_prompt_becomes_calls_of_the_best_offered_tools(
         "Please don't run `rm -rf /`",
         "不要运行 `rm -rf /`",
         "Never list files",
+        "Don't fix the tests",
+        "How do I fix a bad habit?",
         "What would `rm -rf x` do?",
         "run the tests",
         "How do I create good habits?",
@@ -188,6 +220,37 @@ def test_creating_without_content_keeps_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "README").write_text("mine")
     converse("write a README", tmp_path)
     assert (tmp_path / "README").read_text() == "mine"
+    assert calls(ask([user("write a README")], ALL)) == [("bash", {"command": "touch -- README"})]
+
+
+def test_a_file_that_must_be_read_first_is_read_and_then_written() -> None:
+    history = [user("create a.txt with x")]
+    write = calls(ask(history, ALL))[0]
+    history += result(write, "a.txt was not changed: it exists and was not read; read it first")
+    read = calls(ask(history, ALL))[0]
+    assert read == ("read_file", {"path": "a.txt"})
+    history += result(read, "     1\told\n", is_error=False)
+    assert calls(ask(history, ALL)) == [write]
+    done = ask([*history, *result(write, "replaced a.txt", is_error=False)], ALL)
+    assert "`write_file a.txt`: replaced a.txt" in words(done)
+    failed = ask([*history, *result(write, "it has changed; read it again")], ALL)
+    assert "`write_file a.txt` failed" in words(failed)
+
+
+def test_all_matches_are_replaced_in_a_file_that_was_read() -> None:
+    history = [user("replace foo with bar in a.txt")]
+    history += result(calls(ask(history, ALL))[0], "     1\tfoo foo\n", is_error=False)
+    edit = {"old_string": "foo", "new_string": "bar", "replace_all": True}
+    assert calls(ask(history, ALL)) == [("edit_file", {"path": "a.txt", "edits": [edit]})]
+
+
+def test_a_declined_call_ends_the_plan_in_plain_words() -> None:
+    history = [user("create a.txt with x, then run `echo never`")]
+    declined = "The user declined this call. Do not retry it or work around it."
+    history += result(calls(ask(history, ALL))[0], f"{declined} Reason: no files please")
+    answer = words(ask(history, ALL))
+    assert "You declined `write_file a.txt`: no files please" in answer
+    assert "not done: `echo never`" in answer
 
 
 def test_no_match_is_an_answer_and_not_a_failure(tmp_path: Path) -> None:
@@ -251,9 +314,10 @@ def test_a_long_result_is_cut_and_fenced_so_that_it_stays_text(tmp_path: Path) -
     assert "… 80 more lines" in answer
 
 
-def result(call: tuple[str, Json]) -> list[Json]:
-    use = {**tool_use(*call), "id": "toolu_1"}
-    done = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "ok"}
+def result(call: tuple[str, Json], said: str = "ok", *, is_error: bool = True) -> list[Json]:
+    call_id = f"toolu_{call[0]}_{len(said)}"
+    use = {**tool_use(*call), "id": call_id}
+    done = {"type": "tool_result", "tool_use_id": call_id, "content": said, "is_error": is_error}
     return [{"role": "assistant", "content": [use]}, user(done)]
 
 
