@@ -9,6 +9,9 @@ from session_worker import updates
 from session_worker.compaction import Attempts
 from session_worker.conversation import Conversation
 from session_worker.core import SessionCore
+from session_worker.equipment import Equipment
+from session_worker.gate import Gate
+from session_worker.hooks import Hooks
 from session_worker.loop_guard import LoopGuard
 from session_worker.model import Model
 from session_worker.models import ModelFacts
@@ -34,8 +37,26 @@ class Agent:
     model: Model
     writer: RequestWriter
     prefix: Prefix
-    tools: Toolbox
+    equipment: Equipment
+    context: str = ""
+    """What SessionStart hooks want the model to know; it goes with this worker's first prompt."""
     compactions: Attempts = field(default_factory=Attempts)
+
+    @property
+    def tools(self) -> Toolbox:
+        return self.equipment.tools
+
+    @property
+    def gate(self) -> Gate:
+        return self.equipment.gate
+
+    @property
+    def hooks(self) -> Hooks:
+        return self.equipment.hooks
+
+    def take_context(self) -> str:
+        context, self.context = self.context, ""
+        return context
 
     def emit(self, run: Run, update: updates.Update) -> None:
         self.core.log.emit(events.UPDATE, update, run.run_id)
@@ -50,6 +71,8 @@ class Progress:
     text: str = ""
     provider_stop_reason: str | None = None
     usage: Usage = field(default_factory=Usage)
+    stop_hooks: int = 0
+    """Times a Stop hook has sent it on."""
     guard: LoopGuard = field(default_factory=LoopGuard)
 
     def result(self, reason: StopReason, error: dict[str, str] | None = None) -> AgentLoopResult:

@@ -213,6 +213,6 @@ def text_only(block: Block, where: str, report: Report) -> Block:
     return {**block, "content": texts}
 
 
-def tool_result(call_id: str, text: str, *, is_error: bool) -> Block:
-    block: Block = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+def tool_result(call_id: str, content: str | list[Block], *, is_error: bool) -> Block:
+    block: Block = {"type": "tool_result", "tool_use_id": call_id, "content": content}
     return {**block, "is_error": True} if is_error else block

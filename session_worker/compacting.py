@@ -86,6 +86,11 @@ async def _compact(agent: Agent, run: Run, progress: Progress, focus: str = "") 
     at = border(messages, keep_tokens(window, max_tokens))
     if at is None:
         raise CompactionFailed("there is too little before the last turns to be worth a summary")
+    trigger = "auto" if run.compact is None else "manual"
+    told = {"trigger": trigger, "custom_instructions": focus}
+    heard = await agent.hooks.fire("PreCompact", trigger, told)
+    agent.gate.heard(heard)
+    focus = "\n".join(text for text in (focus, heard.context) if text)
     by: By = "api" if agent.facts.compaction else "own"
     try:
         summary = await _ask(agent, run, progress, messages[:at], by, focus)
@@ -99,6 +104,8 @@ async def _compact(agent: Agent, run: Run, progress: Progress, focus: str = "") 
     agent.core.now_holds(fields["tokens_after"])
     agent.core.notice("info", announcement(fields))
     tell_usage(agent, run)
+    told = {"trigger": trigger, "summary": announcement(fields)}
+    agent.gate.heard(await agent.hooks.fire("PostCompact", trigger, told))
     return announcement(fields)
 
 

@@ -8,7 +8,9 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+from session_worker.attendance import Attendance
 from session_worker.event_log import EventLog
+from session_worker.permission_requests import PermissionRequests
 from session_worker.prices import cost_usd
 from session_worker.reporter import Reporter
 from session_worker.restore import CANCEL_ASKED, Restored
@@ -43,13 +45,20 @@ class SessionCore:
         """Ids that ACP-R clients made up for this session (design §5)."""
         self.state = "idle"
         self.current: Run | None = None
+        self.attendance = Attendance()
+        self.requests = PermissionRequests(log, self.attendance, spec.permissions.headless_after_s)
+        self.requests.on_change = self._on_question
         self._reporter = reporter
         self._waiting: deque[Run] = deque()
         self._runs: dict[str, Run] = {}
         self._work = asyncio.Event()
         self.has_run = asyncio.Event()
         """Set once a run has begun in this worker."""
-        self._stopping = False
+        self.stopping = False
+        """Told to end: no prompt is taken any more."""
+        self.mode = spec.mode
+        self.background = 0
+        """Jobs that run while no run does: as long as there are any, the session does not sleep."""
         self.context_tokens = 0
         """What the next call will hold at least."""
         self._last_result: dict[str, Any] | None = None
@@ -62,7 +71,7 @@ class SessionCore:
 
         Raises `QueueFull`, `Stopping`, `TranscriptFull`.
         """
-        if self._stopping:
+        if self.stopping:
             raise Stopping
         if len(self._waiting) >= bounds.PROMPT_QUEUE:
             raise QueueFull
@@ -104,7 +113,7 @@ class SessionCore:
 
     async def stop(self) -> None:
         """Refuse new prompts and end what is under way, within `WORKER_STOP_S`."""
-        self._stopping = True
+        self.stopping = True
         async with asyncio.timeout(bounds.WORKER_STOP_S):
             await self.cancel_all()
 
@@ -138,11 +147,15 @@ class SessionCore:
 
     # --- for the loop ----------------------------------------------------------------------
 
-    async def next_run(self) -> Run:
-        """The oldest waiting run, made current."""
+    async def wait_for_work(self) -> None:
+        """Until a run waits, which stays where it is."""
         while not self._waiting:
             self._work.clear()
             await self._work.wait()
+
+    async def next_run(self) -> Run:
+        """The oldest waiting run, made current."""
+        await self.wait_for_work()
         run = self._waiting.popleft()
         run.started_at = run.started_at or now_iso()
         self.current = run
@@ -179,6 +192,10 @@ class SessionCore:
             self.set_state("idle")
         run.done.set()
 
+    def report(self, **members: Any) -> None:
+        """Tell the daemon, by way of the shim, what is the latest of these."""
+        self._reporter.report(**members)
+
     def notice(self, severity: str, title: str) -> None:
         """Tell every client something; `severity` is info, warning or error."""
         run_id = self.current and self.current.run_id
@@ -195,6 +212,11 @@ class SessionCore:
         """The context has become that large, or that small."""
         self.context_tokens = context_tokens
         self._reporter.report(usage=self._usage())
+
+    def _on_question(self) -> None:
+        state = "waiting" if self.requests.pending() else "running"
+        if state != self.state:
+            self.set_state(state)
 
     def set_state(self, state: str) -> None:
         self.state = state

@@ -11,15 +11,22 @@ import uuid
 from session_worker import compacting, updates
 from session_worker.agent import Agent, Progress
 from session_worker.blocks import Block, tool_result
-from session_worker.loop_guard import is_stuck, reminder
+from session_worker.loop_guard import is_stuck
 from session_worker.model_call import CallFailed, call_model
 from session_worker.result import AgentLoopResult
 from session_worker.run import Run
+from session_worker.tools.spec import ToolResult
 from session_worker.transcript import TranscriptFull
 from session_worker.turn import AgentTurn, Step, StopReason, next_step
 from sidecar.protocol import bounds
 
 log = logging.getLogger(__name__)
+
+_NOBODY_TO_ASK = {
+    "type": "permission_required",
+    "message": "a call needed a permission, and nobody was there to give it; "
+    "allow it with a rule, or attach a client",
+}
 
 
 async def serve_prompts(agent: Agent) -> None:
@@ -45,7 +52,8 @@ async def run_prompt(agent: Agent, run: Run) -> AgentLoopResult:
         if run.compact is not None:
             return await compacting.compact_by_hand(agent, run, progress)
         if not agent.conversation.holds(run.run_id):
-            _say_prompt(agent, run)
+            if refusal := await _say_prompt(agent, run):
+                return progress.result(StopReason.ERROR, refusal)
         elif answer := agent.conversation.answer():
             return _answered(progress, answer)
         return await _turns(agent, run, progress)
@@ -80,6 +88,8 @@ async def _turns(agent: Agent, run: Run, progress: Progress) -> AgentLoopResult:
         _commit(agent, run, progress, turn)
         resends = resends + 1 if step is Step.RESEND else 0
         match step:
+            case Step.FINISH if word := await _stop_word(agent, progress, turn, reason):
+                agent.conversation.add_prompt([updates.text_block(word)], run.run_id)
             case Step.FINISH:
                 return progress.result(reason or StopReason.FINAL_ANSWER)
             case Step.REFUSE_CALLS:
@@ -94,7 +104,9 @@ async def _turns(agent: Agent, run: Run, progress: Progress) -> AgentLoopResult:
                     _close_calls(agent, run, "not executed: the same call again and again")
                     return progress.result(StopReason.LOOP_DETECTED)
                 await _run_calls(agent, run, progress, calls, counts)
-                _take_steering(agent, run)
+                if agent.gate.unanswered:
+                    return progress.result(StopReason.ERROR, _NOBODY_TO_ASK)
+                await _take_steering(agent, run)
             case _ if resends > bounds.PAUSE_TURNS_MAX:
                 break
             case _:
@@ -109,17 +121,40 @@ def _answered(progress: Progress, answer: AgentTurn) -> AgentLoopResult:
     return progress.result(reason or StopReason.FINAL_ANSWER)
 
 
-def _say_prompt(agent: Agent, run: Run) -> None:
+async def _say_prompt(agent: Agent, run: Run) -> dict[str, str] | None:
+    """Why a hook does not let the prompt in, as an error; or None, and it is said."""
+    heard = await agent.hooks.fire("UserPromptSubmit", "", {"prompt": run.prompt})
+    if objections := agent.gate.heard(heard):
+        return {"type": "prompt_blocked", "message": "\n".join(objections)}
     agent.emit(run, updates.chunk("user_message_chunk", run.prompt, str(uuid.uuid4())))
-    agent.conversation.add_prompt([updates.text_block(run.prompt)], run.run_id)
+    more = [agent.take_context(), heard.context, *agent.tools.jobs.take_news()]
+    blocks = [updates.text_block(text) for text in (run.prompt, *more) if text]
+    agent.conversation.add_prompt(blocks, run.run_id)
+    return None
 
 
-def _take_steering(agent: Agent, run: Run) -> None:
+async def _stop_word(
+    agent: Agent, progress: Progress, turn: AgentTurn, reason: StopReason | None
+) -> str:
+    """What a Stop hook still wants done; empty if the run may end."""
+    ends_well = reason is StopReason.FINAL_ANSWER and turn.content
+    # on the last turn a deny would turn an answer into `max_turns`
+    last = progress.stop_hooks >= bounds.STOP_HOOKS_MAX or progress.turns == agent.spec.max_turns
+    if last or not ends_well:
+        return ""
+    payload = {"stop_hook_active": progress.stop_hooks > 0, "last_assistant_message": turn.text}
+    words = agent.gate.heard(await agent.hooks.fire("Stop", "", payload))
+    progress.stop_hooks += len(words)
+    return "\n".join(words)
+
+
+async def _take_steering(agent: Agent, run: Run) -> None:
     """Prompts that asked not to wait for the end of the run go along with the tool results."""
     if agent.conversation.awaits_code():
         return  # code that waits for results takes nothing else (anthropic.md §3.2)
     for steering in agent.core.take_steering(run):
-        _say_prompt(agent, steering)
+        if refusal := await _say_prompt(agent, steering):
+            agent.core.finish(steering, Progress().result(StopReason.ERROR, refusal))
 
 
 def _commit(agent: Agent, run: Run, progress: Progress, turn: AgentTurn) -> None:
@@ -138,14 +173,11 @@ async def _run_calls(
     finished: dict[str, Block] = {}
     progress.tool_calls += len(calls)
     try:
-        await agent.tools.run(calls, run.run_id, finished)
+        await agent.tools.run(calls, counts, run.run_id, finished)
     except asyncio.CancelledError:
         # what has finished has happened: its results are kept, the others say they did not end
         _close_calls(agent, run, "cancelled by user", finished)
         raise
-    for call, count in zip(calls, counts, strict=True):
-        if call["id"] in finished:
-            finished[call["id"]]["content"] += reminder(count)
     _close_calls(agent, run, "not executed", finished)
 
 
@@ -163,6 +195,6 @@ def _close_calls(
             blocks.append(known[call["id"]])
         else:
             blocks.append(tool_result(call["id"], otherwise, is_error=True))
-            agent.emit(run, updates.tool_call_ended(call["id"], otherwise, True, {}))
+            agent.emit(run, updates.tool_call_ended(call["id"], ToolResult(otherwise, True)))
     if blocks:
         agent.conversation.add_results(blocks, run.run_id, str(agent.tools.shell.cwd))

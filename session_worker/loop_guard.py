@@ -29,7 +29,7 @@ def reminder(count: int) -> str:
     if count < bounds.LOOP_REMIND_CALLS:
         return ""
     return (
-        f"\n\n[Call number {count} in a row with the same input. If its result does not help, try "
+        f"[Call number {count} in a row with the same input. If its result does not help, try "
         "something else, or tell the user what is in the way.]"
     )
 

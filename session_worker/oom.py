@@ -57,6 +57,13 @@ def shell_goes_first() -> str:
     return f"{{ builtin echo {min(_MOST, score)} >{_FILE}; }} 2>/dev/null; "
 
 
+def child_goes_first(pid: int) -> None:
+    """Raise a child that a sandbox keeps from doing so itself; its first child may be faster."""
+    with contextlib.suppress(OSError):
+        score = int(Path(_FILE).read_text()) + TOOL
+        Path(f"/proc/{pid}/oom_score_adj").write_text(str(min(_MOST, score)))
+
+
 def _write(fd: int, score: int) -> None:
     with contextlib.suppress(OSError):
         os.pwrite(fd, str(min(_MOST, score)).encode(), 0)

@@ -79,6 +79,15 @@ def _specification(directory: Path) -> dict[str, Any]:
         "limits": {},
         "cgroup": None,
         "prices": {},
+        "permissions": {
+            "headless": "deny",
+            "headless_after_s": 0,
+            "additional_dirs": [],
+            "layers": [{"source": name, "deny": [], "ask": [], "allow": []} for name in "ab"],
+            "hooks": [],
+        },
+        "sandbox": {"level": "none", "require": False, "network": False},
+        "private": {name: str(directory / name) for name in ("runtime", "state", "config")},
         "places": {
             name: str(directory / name) for name in ("model", "transcript", "ring", "spill")
         },

@@ -90,7 +90,8 @@ def restore(records: Iterable[dict[str, Any]]) -> Restored:
 
 def restored_system(records: Iterable[dict[str, Any]]) -> str | None:
     """The system prompt the session began with: it holds the day, and must not change with it."""
-    return next((r["system"] for r in records if r["kind"] == "session" and "system" in r), None)
+    kinds = ("note", "session")  # it was in the session's own record once
+    return next((r["system"] for r in records if r["kind"] in kinds and "system" in r), None)
 
 
 def next_incarnation(records: Iterable[dict[str, Any]]) -> int:

@@ -34,5 +34,7 @@ class Run:
     """What an earlier worker had done of it; its `started_at` is set then, too."""
     host: Run | None = None
     """The run that a steering prompt went along with, and ends with."""
+    shown_question: str | None = None
+    """Id of the permission request that an ACP-R client was last shown: what its answer is for."""
     task: asyncio.Task[AgentLoopResult] | None = None
     done: asyncio.Event = field(default_factory=asyncio.Event)

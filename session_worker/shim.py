@@ -32,10 +32,10 @@ from session_worker.worker_start import StartWorker, hand_over
 from sidecar.protocol import bounds, cgroup, prctl
 from sidecar.protocol.events import now_iso
 from sidecar.protocol.files import write_json
-from sidecar.protocol.peer import is_ours
+from sidecar.protocol.peer import SHIM_NAME, is_of_a_session, is_ours
 
 REPORTED = frozenset(
-    {"state", "model", "incarnation", "run", "usage", "last_result", "last_active_at"}
+    {"state", "model", "incarnation", "run", "usage", "sandbox", "last_result", "last_active_at"}
 )
 """Members of the word that the worker reports; the others are the shim's own knowledge."""
 
@@ -72,7 +72,7 @@ class Shim:
 
     def run(self) -> None:
         prctl.become_subreaper()
-        prctl.set_name("sidecar-shim")
+        prctl.set_name(SHIM_NAME)
         self._watch(self._signal_socket(), self._on_signals)
         self._grants.control.setblocking(False)
         self._watch(self._grants.control, self._accept)
@@ -148,7 +148,7 @@ class Shim:
     def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):
             connection, _ = listener.accept()
-            if is_ours(connection):
+            if is_ours(connection) and not is_of_a_session(connection, beside=os.getpid()):
                 self._add_link(connection).tell({"word": self._word})
             else:
                 connection.close()

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from session_worker.provider import Provider, choose_provider
+from sidecar.protocol.hooks import Hook
+from sidecar.protocol.policy_file import Rules
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,31 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class PermissionSpec:
+    """`layers`: the system's rules, then the user's; `hooks` likewise. `headless` is what becomes
+    of a question that nobody was there to answer for `headless_after_s`."""
+
+    headless: str
+    headless_after_s: float
+    additional_dirs: tuple[Path, ...]
+    layers: tuple[Rules, ...]
+    hooks: tuple[Hook, ...]
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any]) -> PermissionSpec:
+        return cls(
+            wire["headless"],
+            wire["headless_after_s"],
+            tuple(Path(path) for path in wire["additional_dirs"]),
+            tuple(Rules.from_wire(layer) for layer in wire["layers"]),
+            tuple(Hook.from_wire(hook) for hook in wire["hooks"]),
+        )
+
+
+@dataclass(frozen=True)
 class SessionSpec:
-    """`tool_env` is everything a tool's environment holds; provider keys are not in it."""
+    """`private` is where Sidecar's own files and sockets are: `runtime`, `state`, `config`.
+    `tool_env` is everything a tool's environment holds; provider keys are not in it."""
 
     session_id: str
     incarnation: int
@@ -34,6 +59,9 @@ class SessionSpec:
     cgroup: str | None
     budget: Budget
     prices: dict[str, dict[str, float]]
+    permissions: PermissionSpec
+    sandbox: dict[str, Any]
+    private: dict[str, Path]
     places: dict[str, Path]
     tool_env: dict[str, str]
     provider: Provider
@@ -54,6 +82,9 @@ class SessionSpec:
             cgroup=wire["cgroup"],
             budget=Budget(wire["limits"].get("tokens"), wire["limits"].get("cost_usd")),
             prices=wire["prices"],
+            permissions=PermissionSpec.from_wire(wire["permissions"]),
+            sandbox=wire["sandbox"],
+            private={name: Path(path) for name, path in wire["private"].items()},
             places={name: Path(path) for name, path in wire["places"].items()},
             tool_env=wire["tool_env"],
             provider=choose_provider(wire["provider_env"], wire["model"]),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from session_worker.tools.spec import FileChange, ToolResult
+from sidecar.protocol import bounds
+
 Update = dict[str, Any]
 
 
@@ -29,24 +32,54 @@ def tool_call(call: dict[str, Any], kind: str) -> Update:
     }
 
 
-def tool_call_started(call_id: str, title: str, kind: str) -> Update:
+def tool_call_started(call_id: str, shown: dict[str, Any]) -> Update:
+    """`shown`: title, kind and locations."""
     return {
         "sessionUpdate": "tool_call_update",
         "toolCallId": call_id,
-        "title": title,
-        "kind": kind,
+        **shown,
         "status": "in_progress",
     }
 
 
-def tool_call_ended(call_id: str, text: str, failed: bool, raw_output: dict[str, Any]) -> Update:
+def tool_call_ended(call_id: str, result: ToolResult) -> Update:
+    texts = [result.content] if isinstance(result.content, str) else None
+    blocks = [text_block(text) for text in texts] if texts else map(_content, result.content)
     return {
         "sessionUpdate": "tool_call_update",
         "toolCallId": call_id,
-        "status": "failed" if failed else "completed",
-        "content": [{"type": "content", "content": text_block(text)}],
-        "rawOutput": raw_output,
+        "status": "failed" if result.is_error else "completed",
+        "content": [
+            *({"type": "content", "content": block} for block in blocks),
+            *(_diff(change) for change in result.changes),
+        ],
+        "rawOutput": result.meta,
     }
+
+
+def _content(block: Any) -> dict[str, Any]:
+    """A block of the Messages API as a client gets it; what would burst the ring is named only."""
+    if block["type"] == "text":
+        return text_block(block["text"])
+    source = block.get("source", {})
+    data, media_type = source.get("data", ""), source.get("media_type", "")
+    if block["type"] == "image" and len(data) <= bounds.SHOWN_IMAGE_CHARS:
+        return {"type": "image", "data": data, "mimeType": media_type}
+    return text_block(f"[{media_type or block['type']}, shown to the model]")
+
+
+def _diff(change: FileChange) -> dict[str, Any]:
+    return {
+        "type": "diff",
+        "path": str(change.path),
+        "oldText": change.old,
+        "newText": change.new,
+    }
+
+
+def plan(entries: list[dict[str, str]]) -> Update:
+    """The whole plan, each time."""
+    return {"sessionUpdate": "plan", "entries": entries}
 
 
 def usage(used: int, size: int, cost_usd: float | None) -> Update:

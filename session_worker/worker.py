@@ -17,24 +17,18 @@ from typing import Any
 
 from aiohttp import web
 
-from session_worker.agent import Agent, prepare
-from session_worker.conversation import Conversation
+from session_worker.command_sandbox import sandboxed
 from session_worker.core import SessionCore
 from session_worker.event_log import EventLog
 from session_worker.http.app import build_app
 from session_worker.http.door import Door
 from session_worker.limits import Limits, apply_rlimits
-from session_worker.loop import serve_prompts
 from session_worker.model import Model
-from session_worker.permissions import ASKING_MODES, NOTICE
-from session_worker.prefix import Prefix
-from session_worker.prompt import system_prompt
 from session_worker.reporter import Reporter
-from session_worker.request import RequestWriter
-from session_worker.restore import next_incarnation, restore, restored_system
+from session_worker.restore import next_incarnation, restore
 from session_worker.spec import SessionSpec
-from session_worker.tools.toolbox import Toolbox
 from session_worker.transcript import Transcript, read
+from session_worker.work import work
 from session_worker.worker_start import take_over
 from sidecar.protocol import bounds, cgroup, events, prctl
 from sidecar.protocol.framing import LineSplitter
@@ -83,7 +77,6 @@ async def serve(
         log = EventLog(spec.places["ring"], spec.ring_bytes)
         stack.callback(log.close)
         core = SessionCore(spec, log, transcript, Reporter(link))
-        system = restored_system(records) or system_prompt(spec)
         transcript.append(
             "session",
             sync=True,
@@ -92,27 +85,16 @@ async def serve(
             cwd=str(spec.cwd),
             model=spec.provider.model,
             mode=spec.mode,
-            system=system,
         )
         _tell_what_to_know(core)
+        launcher = sandboxed(core)
+        stack.callback(launcher.close)
         if spec.provider.demo:
             model = Model.demo(spec.provider, spec.places["model"])
         else:
             model = Model(spec.provider)
         stack.push_async_callback(model.close)
         restored = restore(records)
-        tools = Toolbox(core, restored.cwd or spec.cwd)
-        facts = spec.provider.facts
-        conversation = Conversation(
-            transcript,
-            records,
-            spec.provider.model,
-            [system, tools.schemas],
-            api_blocks=facts.compaction,
-        )
-        del records  # what was compacted need not stay in memory
-        writer = RequestWriter(spec.provider.model, system, tools.schemas, cached=facts.caching)
-        agent = Agent(spec, facts, core, conversation, model, writer, Prefix(writer), tools)
         core.take_over(restored)
         if in_group:
             await in_group  # before anybody can have us start something
@@ -120,8 +102,8 @@ async def serve(
         stack.push_async_callback(door.close)
         core.announce()
         async with asyncio.TaskGroup() as group:
-            prompts = group.create_task(serve_prompts(agent))
-            ahead = group.create_task(prepare(agent))
+            prompts = group.create_task(work(core, model, launcher.start, records, restored.cwd))
+            del records  # what was compacted need not stay in memory
             idle = group.create_task(door.wait_idle(spec.idle_timeout_s))
             stop = group.create_task(stopping.wait())
             await asyncio.wait((idle, stop), return_when=asyncio.FIRST_COMPLETED)
@@ -130,7 +112,7 @@ async def serve(
             else:
                 core.set_state("sleeping")
             log.end()
-            for task in (prompts, ahead, idle, stop):
+            for task in (prompts, idle, stop):
                 task.cancel()
 
 
@@ -146,5 +128,3 @@ def _tell_what_to_know(core: SessionCore) -> None:
         return
     if spec.provider.demo:
         core.notice("info", "Demo model: a script, not an AI; set ANTHROPIC_API_KEY for one.")
-    if spec.mode in ASKING_MODES:
-        core.notice("warning", NOTICE)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
+from sidecar.permission_config import Permissions, Sandbox, read_permissions, read_sandbox
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
 
@@ -22,21 +23,30 @@ class Config:
     """`spawn`: how sessions start, `fork` (from a zygote; Linux) or `exec` (from a warm spare).
 
     `prices`: dollars for a million tokens, by model, with the names of `PRICES`; the first two must
-    be there. They win over the prices that are known.
+    be there. They win over the prices that are known. `permissions` and `sandbox` are what sessions
+    start with.
     """
 
     spawn: str = "fork" if sys.platform == "linux" else "exec"
     max_sessions: int = bounds.MAX_SESSIONS
     prices: Prices = field(default_factory=dict[str, Mapping[str, float]])
+    permissions: Permissions = field(default_factory=Permissions)
+    sandbox: Sandbox = field(default_factory=Sandbox)
 
 
 def load(path: Path) -> Config:
     """The file's settings over the defaults; no file is no error. Raises `SidecarError`."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        return Config()
+        text = ""
     except (OSError, ValueError) as error:
+        raise _bad(path, str(error)) from error
+    try:
+        raw = tomllib.loads(text)
+        raw |= {"permissions": read_permissions(raw, text), "sandbox": read_sandbox(raw)}
+        raw.pop("hooks", None)  # the permissions hold them
+    except ValueError as error:
         raise _bad(path, str(error)) from error
     known = {setting.name for setting in fields(Config)}
     if unknown := sorted(set(raw) - known):

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import socket
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
@@ -18,7 +19,7 @@ from sidecar import rpc
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.framing import LineSplitter, LineTooLong, encode
-from sidecar.protocol.peer import is_ours
+from sidecar.protocol.peer import is_of_a_session, is_ours
 
 log = logging.getLogger(__name__)
 
@@ -92,9 +93,17 @@ class ControlServer:
 
     async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            if not is_ours(writer.get_extra_info("socket")):
+            peer = writer.get_extra_info("socket")
+            if not is_ours(peer):
                 await self._turn_away(
                     writer, "forbidden", "this daemon is another user's", "run your own"
+                )
+            elif is_of_a_session(peer, beside=os.getpid()):
+                await self._turn_away(
+                    writer,
+                    "forbidden",
+                    "what a session's agent starts may not use the control plane",
+                    "run it in a terminal of your own",
                 )
             elif len(self.connections) >= bounds.CONTROL_CONNECTIONS:
                 await self._turn_away(writer, "overloaded", "too many connections", "retry later")

@@ -7,15 +7,17 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from sidecar import environment, faults
-from sidecar.config import Prices
+from sidecar.config import Config
 from sidecar.control_socket import listen
 from sidecar.forker import Forkers, ForkRefused
 from sidecar.identity import identify
 from sidecar.protocol import bounds
+from sidecar.protocol.paths import Places
 from sidecar.session import Session
 from sidecar.shim_link import ShimLink
 
@@ -55,9 +57,12 @@ async def _spawn(session: Session, make_shim: Callable[[list[int]], Awaitable[in
     return await ShimLink.over(ours)
 
 
-def specification(session: Session, env: dict[str, str], prices: Prices) -> dict[str, Any]:
+def specification(
+    session: Session, env: dict[str, str], config: Config, all_places: Places
+) -> dict[str, Any]:
     """What the worker needs, secrets included; it exists in memory and on the link only."""
     spec, places = session.record.spec, session.places
+    permissions = config.permissions
     provider_env, tool_env = environment.split(env, os.environ, session.record.session_id)
     return {
         "session_id": session.record.session_id,
@@ -87,7 +92,20 @@ def specification(session: Session, env: dict[str, str], prices: Prices) -> dict
         },
         "provider_env": provider_env,
         "tool_env": tool_env,
-        "prices": prices,
+        "prices": config.prices,
+        "permissions": {
+            "headless": permissions.headless,
+            "headless_after_s": permissions.headless_after_s,
+            "additional_dirs": permissions.additional_dirs,
+            "layers": [rules.to_wire() for rules in permissions.layers],
+            "hooks": [asdict(hook) for hook in permissions.hooks],
+        },
+        "sandbox": asdict(config.sandbox),
+        "private": {
+            "runtime": str(all_places.runtime),
+            "state": str(all_places.state),
+            "config": str(all_places.config),
+        },
     }
 
 

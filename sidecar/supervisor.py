@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,7 @@ class Supervisor:
         session_id = str(uuid.uuid4())
         name = self.sessions.free_name(params.get("name"), Path(params["cwd"]).name)
         spec = {k: v for k, v in params.items() if k not in ("env", "name")}
+        spec.setdefault("mode", self._config.permissions.mode)
         record = Record(
             session_id, name, spec, created_at=now_iso(), cgroup=self._cgroup_of(session_id)
         )
@@ -236,7 +238,7 @@ class Supervisor:
             link = await spawn(session, self.forkers)
             stage = "ready"
             self._background(self._follow(session, link))
-            spec = specification(session, env, self._config.prices)
+            spec = specification(session, env, self._config, self.places)
             await link.send({"op": "start", "spec": spec})
             faults.reach("specification_sent")
             await session.wait_for(lambda s: s.state != "starting", bounds.SESSION_START_S)
@@ -325,6 +327,7 @@ class Supervisor:
             "resources": await resources.of_tree(session.info()["shim_pid"], session.cpu_mark),
             "ring": resources.of_ring(session.places.ring),
             "usage": session.word.get("usage"),
+            "sandbox": session.word.get("sandbox"),
         }
 
     async def daemon_status(self) -> dict[str, Any]:
@@ -336,7 +339,7 @@ class Supervisor:
             "zygote": self.forkers.status(),
             "resources": await resources.of_process(os.getpid(), self._cpu_mark),
             "limits": {"max_sessions": self._config.max_sessions},
-            "sandbox": {"level": "none"},
+            "sandbox": asdict(self._config.sandbox),
             "set_aside": self._list_set_aside(),
         }
 

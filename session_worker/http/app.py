@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from session_worker.http import runs, session
+from session_worker.http import permissions, runs, session
 from session_worker.http.errors import HttpError, error_response
 from session_worker.http.keys import CORE
 from sidecar.protocol import VERSION, bounds
-from sidecar.protocol.peer import is_ours
+from sidecar.protocol.peer import is_of_a_session, is_ours
 
 log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -27,6 +27,7 @@ def build_app() -> web.Application:
     app.router.add_get("/healthz", _healthz)
     runs.add_routes(app.router)
     session.add_routes(app.router)
+    permissions.add_routes(app.router)
     return app
 
 
@@ -67,6 +68,9 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     transport = request.transport
     if transport is None or not is_ours(transport.get_extra_info("socket")):
         raise HttpError(403, "forbidden", "this endpoint belongs to another user")
+    peer = transport.get_extra_info("socket")
+    if request.method in _WRITES and is_of_a_session(peer, beside=os.getppid()):
+        raise HttpError(403, "forbidden", "what a session's agent starts may not steer a session")
     if "Origin" in request.headers:
         raise HttpError(403, "forbidden", "requests from web pages are refused")
     if request.method in _WRITES and not _is_json(request):

@@ -55,7 +55,7 @@ class Door:
                 return
 
     def _in_use(self) -> bool:
-        return self._core.busy or bool(self._connections())
+        return self._core.busy or self._core.background > 0 or bool(self._connections())
 
     def _connections(self) -> list[web.RequestHandler]:
         server = self._runner.server

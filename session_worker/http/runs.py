@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import aclosing, suppress
 from typing import Any, Literal
 
 from aiohttp import web
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from session_worker.core import SessionCore
 from session_worker.http.acp_r import AGENT_NAME, MANIFEST, Translator, run_object
+from session_worker.http.body import parse_body
 from session_worker.http.errors import HttpError
 from session_worker.http.keys import CORE
+from session_worker.http.permissions import settle
 from session_worker.http.sse import KEEP_ALIVE, EventStream, follow, sse
 from session_worker.http.submit import submit
+from session_worker.permission_request import PermissionRequest
 from session_worker.run import Run
 from sidecar.protocol import bounds
 from sidecar.protocol.ring import CursorInFuture, Gap, Record
@@ -46,6 +50,15 @@ class _RunRequest(BaseModel):
     """Ours: a prompt that does not wait for the end of the run under way."""
 
 
+class _AwaitResume(BaseModel):
+    message: _Message
+
+
+class _ResumeRequest(BaseModel):
+    await_resume: _AwaitResume
+    mode: Literal["sync", "async", "stream"]
+
+
 def add_routes(router: web.UrlDispatcher) -> None:
     router.add_get("/ping", _ping)
     router.add_get("/agents", _agents)
@@ -72,33 +85,61 @@ async def _agent(request: web.Request) -> web.Response:
 
 async def _create(request: web.Request) -> web.StreamResponse:
     core = request.app[CORE]
-    wanted = await _parse(request)
+    wanted = await parse_body(request, _RunRequest)
     _require_agent(wanted.agent_name)
     prompt = _prompt(wanted.input)
     session_id = _adopt_session_id(core, wanted)
     run = submit(core, prompt, steer=wanted.steer)
-    if wanted.mode == "stream":
-        return await _stream(request, core, run, session_id)
-    if wanted.mode == "sync":
-        await run.done.wait()
+    return await _answer(request, run, wanted.mode, session_id)
+
+
+async def _answer(
+    request: web.Request, run: Run, mode: str, session_id: str, after: int | None = None
+) -> web.StreamResponse:
+    """The run as the client wants to see it; with `after`, from there on."""
+    core = request.app[CORE]
+    if mode == "stream":
+        return await _stream(request, run, session_id, after)
+    if mode == "sync":
+        with core.attendance.attached():
+            await _over_or_awaiting(core, run)
     return web.json_response(
-        run_object(run, session_id),
-        status=200 if wanted.mode == "sync" else 202,
+        run_object(run, session_id, _question(core, run)),
+        status=200 if mode == "sync" else 202,
         headers={"Run-ID": run.run_id},
     )
 
 
+async def _over_or_awaiting(core: SessionCore, run: Run) -> None:
+    async with asyncio.TaskGroup() as group:
+        over = group.create_task(run.done.wait())
+        awaiting = group.create_task(core.requests.wait_of_run((run.host or run).run_id))
+        await asyncio.wait((over, awaiting), return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        awaiting.cancel()
+
+
+def _question(core: SessionCore, run: Run) -> PermissionRequest | None:
+    """What the run waits for; from now on it is what an answer to the run answers."""
+    question = core.requests.of_run((run.host or run).run_id)
+    run.shown_question = question and question.request_id
+    return question
+
+
 async def _stream(
-    request: web.Request, core: SessionCore, run: Run, session_id: str
+    request: web.Request, run: Run, session_id: str, after: int | None
 ) -> web.StreamResponse:
     """The run as it happens. A client that leaves ends its stream, never the run."""
-    translator = Translator(run, session_id)
-    reader = core.log.reader_after(run.first_seq)
+    core = request.app[CORE]
+    translator = Translator(run, session_id, lambda: _question(core, run))
+    begin = run.first_seq if after is None else after
+    reader = core.log.reader_after(begin)
     stream = await EventStream.open(request, **{"Run-ID": run.run_id})
-    batches = follow(core.log, reader, after=run.first_seq, to_the_end=False)
+    batches = follow(core.log, reader, after=begin, to_the_end=False)
     async with aclosing(batches):
-        with suppress(ConnectionError):
-            await stream.send(_encode([translator.run_event("created")]))
+        with suppress(ConnectionError), core.attendance.attached():
+            if after is None:
+                await stream.send(_encode([translator.run_event("created")]))
             async for batch in batches:
                 await stream.send(_encode(_translate(translator, run, batch)) or KEEP_ALIVE)
                 if translator.finished:
@@ -127,13 +168,13 @@ def _encode(acp_events: list[dict[str, Any]]) -> bytes:
 
 async def _show(request: web.Request) -> web.Response:
     core, run = _find(request)
-    return web.json_response(run_object(run, core.spec.session_id))
+    return web.json_response(run_object(run, core.spec.session_id, _question(core, run)))
 
 
 async def _events(request: web.Request) -> web.Response:
     """What the ring still holds of the run."""
     core, run = _find(request)
-    translator = Translator(run, core.spec.session_id)
+    translator = Translator(run, core.spec.session_id, lambda: _question(core, run))
     out = [translator.run_event("created")]
     with suppress(CursorInFuture):
         reader = core.log.reader_after(run.first_seq)
@@ -144,9 +185,18 @@ async def _events(request: web.Request) -> web.Response:
     return web.json_response({"events": out})
 
 
-async def _resume(request: web.Request) -> web.Response:
-    _find(request)
-    raise HttpError(403, "invalid_input", "the run does not wait for an answer")
+async def _resume(request: web.Request) -> web.StreamResponse:
+    """Answers the question that the run was last seen to wait for."""
+    core, run = _find(request)
+    if run.shown_question is None:
+        raise HttpError(403, "invalid_input", "the run does not wait for an answer")
+    wanted = await parse_body(request, _ResumeRequest)
+    words = [part.content or "" for part in wanted.await_resume.message.parts]
+    option, reason = (words[0] if words else "").strip(), "\n".join(words[1:])
+    after = core.log.last_seq
+    settle(core, run.shown_question, option, reason)
+    run.shown_question = None
+    return await _answer(request, run, wanted.mode, core.spec.session_id, after)
 
 
 async def _cancel(request: web.Request) -> web.Response:
@@ -154,7 +204,7 @@ async def _cancel(request: web.Request) -> web.Response:
     if run.result is not None:
         raise HttpError(403, "invalid_input", "the run has already ended")
     core.ask_to_cancel(run)
-    return web.json_response(run_object(run, core.spec.session_id), status=202)
+    return web.json_response(run_object(run, core.spec.session_id, None), status=202)
 
 
 def _find(request: web.Request) -> tuple[SessionCore, Run]:
@@ -162,22 +212,13 @@ def _find(request: web.Request) -> tuple[SessionCore, Run]:
     run = core.find(request.match_info["run_id"])
     if run is None:
         raise HttpError(404, "not_found", "no such run here; older runs are in the transcript")
+    core.attendance.polled()
     return core, run
 
 
 def _require_agent(name: str) -> None:
     if name != AGENT_NAME:
         raise HttpError(404, "not_found", f"the agent here is named {AGENT_NAME!r}")
-
-
-async def _parse(request: web.Request) -> _RunRequest:
-    body = await request.read()
-    try:
-        return _RunRequest.model_validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "body"
-        raise HttpError(422, "invalid_input", f"{where}: {first['msg']}") from None
 
 
 def _prompt(messages: list[_Message]) -> str:

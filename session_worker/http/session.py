@@ -6,17 +6,19 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext, suppress
 
 from aiohttp import web
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from session_worker import transcript
+from session_worker.http.body import parse_body
 from session_worker.http.errors import HttpError
 from session_worker.http.keys import CORE
 from session_worker.http.sse import KEEP_ALIVE, EventStream, follow, sse
 from session_worker.http.submit import submit
-from sidecar.protocol import bounds, markdown
+from session_worker.permission_request import PermissionRequest
+from sidecar.protocol import bounds, events, markdown
 from sidecar.protocol.ring import CursorInFuture, Gap, Record
 
 _TYPE = re.compile(rb'"type":"([a-z_]+)"')
@@ -51,17 +53,20 @@ async def _show(request: web.Request) -> web.Response:
 
 async def _events(request: web.Request) -> web.StreamResponse:
     require_session(request)
-    log, after = request.app[CORE].log, _cursor(request)
+    core, after = request.app[CORE], _cursor(request)
+    log = core.log
     try:
         reader = log.reader_after(after)
     except CursorInFuture as error:
         raise HttpError(400, "invalid_input", str(error)) from None
     to_the_end = request.query.get("follow") == "0"
+    attending = nullcontext() if to_the_end else core.attendance.attached()
     stream = await EventStream.open(request)
     async with aclosing(follow(log, reader, after=after, to_the_end=to_the_end)) as batches:
-        with suppress(ConnectionError):  # the client comes back with its cursor
+        # a client that loses its stream comes back with its cursor
+        with suppress(ConnectionError), attending:
             async for batch in batches:
-                await stream.send(_render(batch))
+                await stream.send(_render(batch, core.requests.pending()))
     return await stream.end()
 
 
@@ -72,14 +77,19 @@ def _cursor(request: web.Request) -> int:
     return int(raw)
 
 
-def _render(batch: list[Record | Gap]) -> bytes:
-    return b"".join(map(_render_one, batch)) if batch else KEEP_ALIVE
+def _render(batch: list[Record | Gap], pending: list[PermissionRequest]) -> bytes:
+    return b"".join(_render_one(item, pending) for item in batch) if batch else KEEP_ALIVE
 
 
-def _render_one(item: Record | Gap) -> bytes:
+def _render_one(item: Record | Gap, pending: list[PermissionRequest]) -> bytes:
     if isinstance(item, Gap):
         gap = {"from": item.from_seq, "to": item.to_seq}
-        return sse(json.dumps(gap).encode(), event="gap", number=item.to_seq)
+        lost = [r for r in pending if item.from_seq <= r.seq <= item.to_seq]
+        return sse(json.dumps(gap).encode(), event="gap", number=item.to_seq) + b"".join(
+            # what still waits for an answer is told again; without a number: the cursor is past it
+            sse(json.dumps(r.envelope()).encode(), event=events.PERMISSION_REQUESTED)
+            for r in lost
+        )
     kind = _TYPE.search(item.payload)  # the envelope's own type stands before its data
     return sse(item.payload, event=kind[1].decode() if kind else None, number=item.seq)
 
@@ -140,12 +150,7 @@ async def _context(request: web.Request) -> web.Response:
 async def _compact(request: web.Request) -> web.Response:
     """Compacts the conversation in its turn; answers with the result once that is over."""
     require_session(request)
-    try:
-        wanted = _CompactRequest.model_validate_json(await request.read() or b"{}")
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "body"
-        raise HttpError(422, "invalid_input", f"{where}: {first['msg']}") from None
+    wanted = await parse_body(request, _CompactRequest, if_empty=b"{}")
     run = submit(request.app[CORE], "", compact=wanted.focus)
     await run.done.wait()
     assert run.result is not None, "a run that is done has its result"

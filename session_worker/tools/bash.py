@@ -6,15 +6,19 @@ the working directory carries over.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from session_worker.tools.command import aftermath, is_directory, started, watch
+from session_worker.tools import process
+from session_worker.tools.command import Command, aftermath, is_directory, started, watch
+from session_worker.tools.jobs import TooManyJobs
 from session_worker.tools.process import ended_on_error
 from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
 from session_worker.tools.truncate import clean, excerpt, json_safe, size_text
@@ -23,6 +27,8 @@ from sidecar.protocol.bounds import (
     BASH_TAIL_CHARS,
     BASH_TIMEOUT_DEFAULT_S,
     BASH_TIMEOUT_MAX_S,
+    JOB_POLL_S,
+    JOBS_MAX,
 )
 
 PIDS_SHOWN = 10
@@ -34,9 +40,10 @@ DESCRIPTION = f"""\
 Run a bash script. Every call is a fresh bash: the working directory carries over to the next \
 call; variables, functions and shell options do not. stdin is empty and there is no terminal, so \
 programs that ask questions fail: pass flags such as -y. After timeout_s seconds (at most \
-{BASH_TIMEOUT_MAX_S}) the script and its children are ended. What you start with & lives on until \
-the session ends. stdout and stderr come back as one text; of a long one you get start and end, \
-and the name of the file that has all of it."""
+{BASH_TIMEOUT_MAX_S}) the script and its children are ended. What takes longer, or serves, goes \
+with run_in_background: it gets a job id at once and lives until the session ends. stdout and \
+stderr come back as one text; of a long one you get start and end, and the name of the file that \
+has all of it."""
 
 
 class BashParams(BaseModel):
@@ -55,6 +62,9 @@ class BashParams(BaseModel):
         default=None, description="run here without changing the carried cwd"
     )
     description: str | None = Field(default=None, description="5-10 words for the user")
+    run_in_background: bool = Field(
+        default=False, description="return a job id at once; read it with job_output"
+    )
 
 
 async def _run(params: BashParams, ctx: ToolContext) -> ToolResult:
@@ -69,9 +79,15 @@ async def _run(params: BashParams, ctx: ToolContext) -> ToolResult:
     with contextlib.ExitStack() as stack:
         began = time.monotonic()
         try:
+            if params.run_in_background:
+                ctx.jobs.check_room()
             command = stack.enter_context(started(params.command, workdir, ctx))
+        except TooManyJobs:
+            return ToolResult(f"{JOBS_MAX} background jobs run already; stop one", is_error=True)
         except OSError as error:
             return ToolResult(json_safe(f"bash could not be started: {error}"), is_error=True)
+        if params.run_in_background:
+            return _in_background(params, command, stack.pop_all(), ctx)
         async with ended_on_error(command.child):
             broken = await watch(command, params.timeout_s, ctx.emit_output)
         seconds = time.monotonic() - began
@@ -95,7 +111,12 @@ async def _run(params: BashParams, ctx: ToolContext) -> ToolResult:
         footer.append(f"{shown.lines} lines/{size}, middle omitted; full: {file}")
     if running:
         pids = ", ".join(running[:PIDS_SHOWN]) + (", …" if running[PIDS_SHOWN:] else "")
-        footer.append(f"still running until the session ends: pid {pids}; output: {file}")
+        job = ctx.jobs.add(
+            _title(params), command.child.pid, command.output, partial(_left, command.child.pid)
+        )
+        footer.append(
+            f"still running as {job.job_id} until the session ends: pid {pids}; output: {file}"
+        )
     text = shown.text.replace(command.prefix, "").rstrip("\n") or "(no output)"
     return ToolResult(
         f"{text}\n[{json_safe(' · '.join(footer))}]",
@@ -110,6 +131,37 @@ async def _run(params: BashParams, ctx: ToolContext) -> ToolResult:
             "file": file,
         },
     )
+
+
+def _in_background(
+    params: BashParams, command: Command, files: contextlib.ExitStack, ctx: ToolContext
+) -> ToolResult:
+    command.keep()
+    job = ctx.jobs.add(
+        _title(params), command.child.pid, command.output, partial(_life, command, files)
+    )
+    return ToolResult(
+        f"{job.job_id} runs in the background; read it with job_output, end it with job_stop\n"
+        f"[output: {json_safe(str(command.output))}]",
+        meta={"job_id": job.job_id, "pid": command.child.pid, "file": str(command.output)},
+    )
+
+
+async def _life(command: Command, files: contextlib.ExitStack) -> str:
+    """Until a background command has ended; how."""
+    with files:
+        began = time.monotonic()
+        broken = await watch(command, None, lambda _: None)
+        code = command.child.returncode
+        how = broken or (f"killed by {_signal_name(-code)}" if code < 0 else f"exit {code}")
+        return f"{how} after {time.monotonic() - began:.0f}s"
+
+
+async def _left(pgid: int) -> str:
+    """Until what a command left running in its group is gone."""
+    while process.group_members(pgid):  # noqa: ASYNC110 -- nothing tells us of it
+        await asyncio.sleep(JOB_POLL_S)
+    return "nothing of it runs any more"
 
 
 def _unrunnable(command: str) -> str | None:
@@ -158,4 +210,5 @@ BASH = ToolSpec(
     kind="execute",
     read_only=False,
     render=_title,
+    family="bash",
 )

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import itertools
+import math
 import os
-import re
 import shlex
 import subprocess
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from session_worker import oom
 from session_worker.tools import process
 from session_worker.tools.spec import ToolContext
+from session_worker.tools.spill import create_file
 from session_worker.tools.truncate import newest, size_text
 from sidecar.protocol.bounds import (
     BASH_ARGV_BYTES,
@@ -35,8 +35,6 @@ CWD_FD_MIN = 240
 like (`exec 200>lock`), below the 256 descriptors macOS allows."""
 CWD_BYTES = 64 * KIB
 """Read from that descriptor: a whole pipe, far above the longest path."""
-FILE_STEM_CHARS = 64
-"""Of a call id in a file's name."""
 
 NON_INTERACTIVE = {
     "TERM": "dumb",
@@ -45,7 +43,13 @@ NON_INTERACTIVE = {
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": "true",
+    # a directory that only looks like a repository must not become one, with hooks of its own
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
 }
+STEERING = frozenset({"BASH_ENV", "CDPATH", "ENV", "GLOBIGNORE", "RIPGREP_CONFIG_PATH"})
+"""Variables that would make commands mean something else than the permission rules understood."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +72,12 @@ class Command:
 def started(script: str, workdir: Path, ctx: ToolContext) -> Generator[Command]:
     """Start bash and own its files, not its life. Raises OSError if it cannot be started."""
     with contextlib.ExitStack() as stack:
-        output_fd, output = _create(ctx, ".out")
+        output_fd, output = create_file(ctx, ".out")
         stack.callback(os.close, output_fd)
         unless_kept = stack.enter_context(contextlib.ExitStack())
         unless_kept.callback(output.unlink, missing_ok=True)
         if len(script.encode()) > BASH_ARGV_BYTES:
-            script_fd, path = _create(ctx, ".sh")
+            script_fd, path = create_file(ctx, ".sh")
             stack.callback(path.unlink, missing_ok=True)
             with os.fdopen(script_fd, "wb") as file:
                 file.write(script.encode())
@@ -90,38 +94,26 @@ def started(script: str, workdir: Path, ctx: ToolContext) -> Generator[Command]:
         prefix = oom.shell_goes_first() + trap
         argv = ["bash", "--noprofile", "--norc", "-c", (prefix + script).encode()]
         try:
-            child = process.start(argv, workdir, _environment(ctx.env), output_fd, [cwd_fd])
+            child = ctx.launch(argv, workdir, _environment(ctx.env), output_fd, [cwd_fd])
         finally:
             os.close(cwd_fd)
         yield Command(child, output_fd, output, unless_kept.pop_all, prefix, cwd_fd, cwd_pipe)
-
-
-def _create(ctx: ToolContext, suffix: str) -> tuple[int, Path]:
-    """A new file named for the call, to append to: `echo x > /dev/stderr` empties the output
-    file, and the other writers must go on at its new end."""
-    ctx.spill_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stem = re.sub(r"[^A-Za-z0-9_-]", "_", ctx.call_id)[:FILE_STEM_CHARS] or "call"
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    number = itertools.count(1)
-    path = ctx.spill_dir / f"{stem}{suffix}"
-    while True:
-        try:
-            return os.open(path, flags, 0o600), path
-        except FileExistsError:
-            path = path.with_name(f"{stem}-{next(number)}{suffix}")
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
     """The caller has taken secrets out; nothing of ours passes here a second time."""
     private = ("ANTHROPIC_", "SIDECAR_")
     kept = {k: v for k, v in env.items() if k == "SIDECAR_SESSION" or not k.startswith(private)}
+    kept = {k: v for k, v in kept.items() if k not in STEERING}
     return kept | NON_INTERACTIVE
 
 
-async def watch(command: Command, timeout_s: int, emit: Callable[[str], None]) -> str | None:
+async def watch(
+    command: Command, timeout_s: float | None, emit: Callable[[str], None]
+) -> str | None:
     """Emit live text until the script exits; why it was ended if it had to be."""
     fd, pgid = command.output_fd, command.child.pid
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
     seen = 0
     while True:
         left = max(0.0, deadline - time.monotonic())

@@ -106,7 +106,7 @@ async def end_group(pgid: int, grace_s: float = BASH_TERM_GRACE_S) -> list[int]:
 
 
 async def _end_group(pgid: int, grace_s: float) -> list[int]:
-    if not _signal(pgid, signal.SIGTERM):
+    if not _ask_to_end(pgid):
         return []
     try:
         await wait_gone(pgid, grace_s)
@@ -116,6 +116,25 @@ async def _end_group(pgid: int, grace_s: float) -> list[int]:
         _signal(pgid, signal.SIGKILL)
     await wait_gone(pgid, BASH_KILL_S)
     return group_members(pgid)
+
+
+def _ask_to_end(pgid: int) -> bool:
+    """SIGTERM; whether the group exists. Not to the bwrap that leads a jail's: its own end would
+    kill all inside at once, and they could not clean up."""
+    if not _leads_jail(pgid):
+        return _signal(pgid, signal.SIGTERM)
+    for pid in group_members(pgid):
+        if pid != pgid:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGTERM)
+    return _signal(pgid, 0)
+
+
+def _leads_jail(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).name() == "bwrap"
+    except psutil.Error:
+        return False
 
 
 async def wait_gone(pgid: int, timeout_s: float) -> None:

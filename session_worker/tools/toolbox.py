@@ -3,81 +3,148 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-from session_worker import permissions, updates
+from session_worker import updates
 from session_worker.blocks import Block, tool_result
 from session_worker.core import SessionCore
+from session_worker.gate import Gate, tool_payload
+from session_worker.hooks import Hooks
+from session_worker.loop_guard import reminder
+from session_worker.project.nested import NestedInstructions
 from session_worker.tools.bash import BASH
-from session_worker.tools.dispatch import ToolCall, ToolUse, dispatch
+from session_worker.tools.dispatch import Steps, ToolCall, ToolUse, dispatch
+from session_worker.tools.edit_file import EDIT_FILE
+from session_worker.tools.glob import GLOB
+from session_worker.tools.grep import GREP
+from session_worker.tools.job_tools import JOB_OUTPUT, JOB_STOP
+from session_worker.tools.jobs import Jobs
+from session_worker.tools.list_dir import LIST_DIR
+from session_worker.tools.read_file import READ_FILE
 from session_worker.tools.schema import tool_schema
+from session_worker.tools.skill import SKILL
 from session_worker.tools.spec import Shell, ToolContext, ToolResult, ToolSpec
+from session_worker.tools.todo_write import TODO_WRITE
+from session_worker.tools.write_file import WRITE_FILE
 from sidecar.protocol import events
 
-TOOLS: Sequence[ToolSpec[Any]] = (BASH,)
-_SCHEMAS = [tool_schema(spec) for spec in TOOLS]
-"""Made once, before the fork: pydantic takes 10 ms and 2 MB for it in every worker else."""
+TOOLS: Sequence[ToolSpec[Any]] = (
+    BASH,
+    READ_FILE,
+    WRITE_FILE,
+    EDIT_FILE,
+    GLOB,
+    GREP,
+    LIST_DIR,
+    TODO_WRITE,
+    JOB_OUTPUT,
+    JOB_STOP,
+    SKILL,
+)
+BY_NAME = {spec.name: spec for spec in TOOLS}
+SCHEMAS = [tool_schema(spec) for spec in TOOLS]
+"""Made once, before the fork: pydantic takes 10 ms and 2 MB for it in every worker else. Frozen
+for the session: a changed tool list would break the prompt cache."""
 
 
 class Toolbox:
-    """Frozen for the session: a changed tool list would break the prompt cache."""
+    """One session's. `shell` and `jobs` are what its commands leave behind."""
 
-    def __init__(self, core: SessionCore, cwd: Path) -> None:
+    def __init__(
+        self,
+        core: SessionCore,
+        gate: Gate,
+        hooks: Hooks,
+        nested: NestedInstructions,
+        context: ToolContext,
+    ) -> None:
+        """Every call gets `context`, with its own id and outputs."""
         self._core = core
-        self._specs = {spec.name: spec for spec in TOOLS}
-        self.shell = Shell(cwd)
-        self.schemas = _SCHEMAS
-        core.spec.places["spill"].mkdir(mode=0o700, exist_ok=True)
+        self._gate = gate
+        self._hooks = hooks
+        self._nested = nested
+        self._base = context
+        context.spill_dir.mkdir(mode=0o700, exist_ok=True)
 
-    async def run(self, calls: list[Block], run_id: str, finished: dict[str, Block]) -> None:
-        """Run `calls`; their results appear in `finished`, by call id, as they end.
+    @property
+    def jobs(self) -> Jobs:
+        return self._base.jobs
+
+    @property
+    def shell(self) -> Shell:
+        return self._base.shell
+
+    async def run(
+        self, calls: list[Block], counts: Sequence[int], run_id: str, finished: dict[str, Block]
+    ) -> None:
+        """Run `calls`; their results appear in `finished`, by call id, as they end. `counts` is
+        how often in a row each was asked for.
 
         So a caller that is cancelled still knows what has happened.
         """
+        repeats = {call["id"]: count for call, count in zip(calls, counts, strict=True)}
 
         def emit(update: updates.Update) -> None:
             self._core.log.emit(events.UPDATE, update, run_id)
 
-        async def permit(call: ToolCall) -> str | None:
-            return permissions.refusal(
-                self._core.spec.mode, call.spec.name, read_only=call.spec.read_only
-            )
+        async def admit(call: ToolCall) -> ToolCall | str:
+            return await self._gate.admit(call, run_id, repeats[call.id])
+
+        async def after(call: ToolCall, result: ToolResult) -> ToolResult:
+            return await self._after(call, result, repeats[call.id])
 
         async def on_start(call: ToolCall) -> None:
             if not call.spec.read_only:
                 self._core.transcript.append(
                     "tool_intent", sync=True, run_id=run_id, tool_use_id=call.id
                 )
-            emit(updates.tool_call_started(call.id, call.spec.render(call.params), call.spec.kind))
+            emit(updates.tool_call_started(call.id, call.shown(self._base.root)))
 
         def on_end(use: ToolUse, result: ToolResult) -> None:
             finished[use["id"]] = tool_result(use["id"], result.content, is_error=result.is_error)
-            emit(updates.tool_call_ended(use["id"], result.content, result.is_error, result.meta))
+            emit(updates.tool_call_ended(use["id"], result))
+            if result.plan is not None:
+                emit(updates.plan(result.plan))
 
         for call in calls:
-            spec = self._specs.get(call["name"])
+            spec = BY_NAME.get(call["name"])
             emit(updates.tool_call(call, spec.kind if spec else "other"))
-        await dispatch(
-            calls,
-            self._specs,
-            make_context=lambda call_id: self._context(call_id, run_id),
-            permit=permit,
-            on_start=on_start,
-            on_end=on_end,
-        )
+        steps = Steps(lambda call: self._context(call, run_id), admit, on_start, after, on_end)
+        await dispatch(calls, BY_NAME, steps)
 
-    def _context(self, call_id: str, run_id: str) -> ToolContext:
-        spec = self._core.spec
-
+    def _context(self, call: ToolCall, run_id: str) -> ToolContext:
         def emit_output(text: str) -> None:
-            self._core.log.emit(events.TOOL_OUTPUT, {"tool_call_id": call_id, "text": text}, run_id)
+            self._core.log.emit(events.TOOL_OUTPUT, {"tool_call_id": call.id, "text": text}, run_id)
 
-        return ToolContext(
-            call_id=call_id,
-            root=spec.cwd,
-            shell=self.shell,
-            env=spec.tool_env,
-            spill_dir=spec.places["spill"],
-            emit_output=emit_output,
-        )
+        return replace(self._base, call_id=call.id, granted=call.granted, emit_output=emit_output)
+
+    async def _after(self, call: ToolCall, result: ToolResult, repeats: int) -> ToolResult:
+        """What the model should know with the result: a hook's word, the instructions of a
+        directory it has come to, jobs that have ended, that it repeats itself."""
+        event = "PostToolUseFailure" if result.is_error else "PostToolUse"
+        payload = tool_payload(call) | {"tool_result": text_of(result.content)}
+        hooked = await self._hooks.fire(event, call.spec.name, payload)
+        more = [call.context, *self._gate.heard(hooked), hooked.context]
+        if not result.is_error:
+            root = self._base.root
+            more += [self._nested.for_path(root / path) for path in call.spec.paths(call.params)]
+        more += [f"[{news}]" for news in self.jobs.take_news()]
+        more.append(reminder(repeats))
+        return with_more(result, [text for text in more if text])
+
+
+def text_of(content: str | list[Block]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(block.get("text") or f"[{block['type']}]" for block in content)
+
+
+def with_more(result: ToolResult, texts: Sequence[str]) -> ToolResult:
+    """`result` with `texts` behind it."""
+    if not texts:
+        return result
+    more = "\n\n" + "\n\n".join(texts)
+    if isinstance(result.content, str):
+        return replace(result, content=result.content + more)
+    return replace(result, content=[*result.content, {"type": "text", "text": more.strip()}])

@@ -101,7 +101,7 @@ METHODS: dict[str, Method] = {
                 "system": _string(),
                 "max_turns": _integer(1, 10_000, default=bounds.MAX_TURNS_DEFAULT),
                 "max_tokens": _integer(1, 1_000_000),
-                "mode": _string(enum=list(PERMISSION_MODES), default="ask"),
+                "mode": _string(enum=list(PERMISSION_MODES)),
                 "mcp_servers": {"type": "object", "default": {}},
                 "env": _ENV,
                 "limits": _LIMITS,

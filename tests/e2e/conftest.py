@@ -20,6 +20,7 @@ from tests.support.scripted import Scripted, scripted_session
 def _private_home() -> Iterator[Path]:
     """A short SIDECAR_HOME; whatever is left of it at the end fails the test."""
     path = Path(tempfile.mkdtemp(prefix="sc-", dir="/tmp"))
+    (path / "config.toml").write_text('[permissions]\nmode = "bypass"\n')  # most tests ask nobody
     try:
         yield path
     finally:

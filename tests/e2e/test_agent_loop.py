@@ -292,6 +292,7 @@ def test_the_transcript_holds_the_whole_conversation(talk: Callable[..., Endpoin
     assert [record["kind"] for record in records] == [
         "session",
         "run_started",
+        "note",
         "message",
         "api_call",
         "message",

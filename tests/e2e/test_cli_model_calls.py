@@ -52,7 +52,7 @@ def test_the_context_is_a_table_or_what_the_route_says(cli: Cli, daemon: Daemon)
     assert header.split()[:4] == ["MODEL", "CONTEXT", "WINDOW", "USED"]
     total, window, used, *_, calls, cost = row.split()[1:]
     assert (total, window) == (f"{said['context_tokens']:,}", f"{said['context_window']:,}")
-    assert (used, calls, cost) == ("0%", "3", "-"), "the demo model has no price"
+    assert (used, calls, cost) == ("1%", "3", "-"), "the demo model has no price"
     per_call = cli.ok("context", "s", "--per-call").splitlines()[3:]
     assert [line.split()[-1] for line in per_call[1:]] == ["discarded", "tool_use", "end_turn"]
     assert len({len(line.split()) for line in per_call}) == 1

@@ -40,7 +40,8 @@ class Daemon:
         return self.control.call(method, **params)
 
     def create(self, cwd: Path, **params: Any) -> dict[str, Any]:
-        return self.call("session.create", cwd=str(cwd), **params)
+        """Without questions, unless the test asks for another `mode`."""
+        return self.call("session.create", cwd=str(cwd), **{"mode": "bypass"} | params)
 
     def session(self, cwd: Path, **params: Any) -> Endpoint:
         return Endpoint(self.create(cwd, **params))

@@ -1,71 +1,19 @@
-"""Dispatch: order, isolation, refusals and cancellation of the tool calls of one turn."""
+"""Dispatch: order, isolation and cancellation of the tool calls of one turn."""
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, field_validator
 
-from session_worker.tools.dispatch import ToolCall, ToolUse, dispatch
-from session_worker.tools.spec import Shell, ToolContext, ToolResult, ToolSpec
+from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
 from sidecar.protocol.bounds import (
     ERROR_TEXT_CHARS,
     INVALID_JSON_CHARS,
     PARALLEL_TOOLS,
-    TOOL_RESULT_CHARS,
 )
-
-
-class Params(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    text: str = ""
-    count: int = Field(1, ge=1)
-
-
-Handler = Callable[[Params, ToolContext], Awaitable[ToolResult]]
-
-
-def tool(handler: Handler, name: str = "tool", read_only: bool = False) -> ToolSpec[Params]:
-    return ToolSpec(name, "does it", Params, handler, "other", read_only, lambda p: p.text)
-
-
-@dataclass
-class Turn:
-    """One dispatch: the tools it has, and what its callbacks were told in which order."""
-
-    specs: list[ToolSpec[Params]]
-    log: list[str] = field(default_factory=list[str])
-    ended: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
-
-    def context(self, call_id: str) -> ToolContext:
-        return ToolContext(call_id, Path(), Shell(Path()), {}, Path(), self.log.append)
-
-    async def permit(self, call: ToolCall) -> str | None:
-        return "not now" if call.id == "denied" else None
-
-    async def on_start(self, call: ToolCall) -> None:
-        self.log.append(f"start {call.id}")
-
-    def on_end(self, use: ToolUse, result: ToolResult) -> None:
-        self.log.append(f"end {use['id']}")
-        self.ended[use["id"]] = result
-
-    async def run(self, *uses: ToolUse) -> list[ToolResult]:
-        tools = {spec.name: spec for spec in self.specs}
-        return await dispatch(uses, tools, self.context, self.permit, self.on_start, self.on_end)
-
-
-def use(call_id: str, name: str = "tool", given: Any = None) -> ToolUse:
-    return {"type": "tool_use", "id": call_id, "name": name, "input": given or {}}
-
-
-async def echo(params: Params, ctx: ToolContext) -> ToolResult:
-    return ToolResult(params.text or ctx.call_id)
+from tests.support.turn import Params, Turn, echo, tool, use
 
 
 async def test_results_come_in_call_order_whatever_order_the_calls_end_in() -> None:
@@ -230,45 +178,6 @@ async def test_a_validator_that_breaks_is_an_error() -> None:
         "tool failed: RuntimeError: broken validator",
         True,
     )
-
-
-async def test_a_call_that_is_not_permitted_does_not_run_and_says_why() -> None:
-    turn = Turn([tool(echo)])
-    denied, allowed = await turn.run(use("denied"), use("a"))
-    assert (denied.content, denied.is_error) == ("not now", True)
-    assert allowed.content == "a"
-    assert turn.log == ["end denied", "start a", "end a"]
-
-
-async def test_a_call_whose_start_cannot_be_noted_does_not_run() -> None:
-    turn = Turn([tool(echo)])
-
-    async def full(_call: ToolCall) -> None:
-        raise OSError("disk full")
-
-    turn.on_start = full
-    [result] = await turn.run(use("a"))
-    assert (result.content, result.is_error) == ("tool failed: OSError: disk full", True)
-    assert turn.log == ["end a"]
-
-
-async def test_a_broken_end_callback_costs_no_result() -> None:
-    turn = Turn([tool(echo)])
-    turn.on_end = lambda use, result: 1 / 0
-    assert [result.content for result in await turn.run(use("a"), use("b"))] == ["a", "b"]
-
-
-async def test_a_long_result_is_cut_in_the_middle_and_is_safe_for_json() -> None:
-    turn = Turn([tool(echo)])
-    [long, odd] = await turn.run(
-        use("a", given={"text": "start" + "x" * 2 * TOOL_RESULT_CHARS + "end"}),
-        use("b", given={"text": "nul\0"}),
-    )
-    assert len(long.content) <= TOOL_RESULT_CHARS
-    assert long.content.startswith("startx")
-    assert long.content.endswith("xend")
-    assert " omitted …" in long.content
-    assert odd.content == "nul\u2400"
 
 
 async def test_cancelling_ends_what_runs_starts_nothing_more_and_keeps_what_finished() -> None:

@@ -17,7 +17,7 @@ async def test_a_call_returns_while_its_background_child_lives_and_says_so(bench
     pid = int(body(result))
     assert is_alive(pid)
     assert footer(result) == (
-        f"[exit 0 · cwd . · still running until the session ends: pid {pid};"
+        f"[exit 0 · cwd . · still running as job-1 until the session ends: pid {pid};"
         f" output: {bench.spill}/call_0.out]"
     )
     assert not result.is_error
@@ -31,7 +31,7 @@ async def test_a_child_that_left_the_group_is_noted(bench: Bench) -> None:
     result = await bench.run(f"setsid sleep 300 & until {left}; do :; done; echo $!")
     pid = int(body(result))
     assert is_alive(pid)
-    assert f"still running until the session ends: pid {pid};" in footer(result)
+    assert f"still running as job-1 until the session ends: pid {pid};" in footer(result)
     os.kill(pid, signal.SIGKILL)
 
 

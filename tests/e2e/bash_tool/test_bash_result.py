@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from session_worker.tools.bash import BASH, BashParams
-from session_worker.tools.dispatch import dispatch
+from session_worker.tools.dispatch import Steps, ToolCall, dispatch
+from session_worker.tools.spec import ToolResult
 from sidecar.protocol.bounds import BASH_ARGV_BYTES, PARALLEL_TOOLS
 from tests.support.bash_bench import Bench, body, footer, linux
 
@@ -172,16 +173,23 @@ async def test_parallel_calls_do_not_mix(bench: Bench) -> None:
 
 
 async def test_calls_of_one_turn_run_one_after_the_other(bench: Bench) -> None:
-    async def always(_call: object) -> None: ...
+    async def admit(call: ToolCall) -> ToolCall:
+        return call
+
+    async def on_start(_call: ToolCall) -> None: ...
+
+    async def after(_call: ToolCall, result: ToolResult) -> ToolResult:
+        return result
 
     uses = [
         {"id": "1", "name": "bash", "input": {"command": "mkdir sub && cd sub"}},
         {"id": "2", "name": "bash", "input": {"command": "pwd", "timeout_s": "5"}},
         {"id": "3", "name": "bash", "input": {"command": "pwd", "timeout_s": 601}},
     ]
-    results = await dispatch(
-        uses, {"bash": BASH}, bench.context, always, always, lambda _use, _result: None
+    steps = Steps(
+        lambda call: bench.context(call.id), admit, on_start, after, lambda _use, _result: None
     )
+    results = await dispatch(uses, {"bash": BASH}, steps)
     assert body(results[1]) == str(bench.root / "sub")
     assert results[2].content.endswith("timeout_s: Input should be less than or equal to 600")
 

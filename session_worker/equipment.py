@@ -1,0 +1,87 @@
+"""What a session works with: its tools, the gate before them, the hooks around them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from session_worker.core import SessionCore
+from session_worker.gate import Gate
+from session_worker.hooks import Hooks
+from session_worker.memory import Memory
+from session_worker.permissions.policy import Policy
+from session_worker.project.nested import NestedInstructions
+from session_worker.project.place import Place
+from session_worker.project.policy import project_policy
+from session_worker.project.skills import Skill
+from session_worker.tools.spec import Launch, Shell, ToolContext
+from session_worker.tools.toolbox import BY_NAME, Toolbox
+from session_worker.transcript import Record
+from sidecar.protocol.remembered import Remembered
+from sidecar.protocol.trust import TrustStore
+
+HIDDEN_CACHED = 4096
+"""Paths of which is known whether a rule hides them: a search asks for each line it found."""
+
+
+@dataclass(frozen=True)
+class Equipment:
+    tools: Toolbox
+    gate: Gate
+    hooks: Hooks
+
+
+def equip(
+    core: SessionCore,
+    place: Place,
+    skills: Mapping[str, Skill],
+    launch: Launch,
+    records: Sequence[Record],
+    cwd: Path | None,
+) -> Equipment:
+    """As the settings, the project and the answers so far have it. Commands go on in `cwd`. People
+    are told of what is wrong with any of it."""
+    spec = core.spec
+    state = spec.private["state"]
+    trusted = TrustStore(state).is_trusted(spec.cwd)
+    project = project_policy(place.root, trusted=trusted)
+    hooks = Hooks(
+        [*spec.permissions.hooks, *project.hooks], spec.cwd, spec.tool_env, spec.session_id
+    )
+    for problem in (*project.notices, *hooks.problems()):
+        core.notice("warning", problem)
+    spill = _canonical(spec.places["spill"])
+    extra = tuple(map(_canonical, spec.permissions.additional_dirs))
+    context = ToolContext(
+        call_id="",
+        root=place.cwd,
+        shell=Shell(cwd or place.cwd),
+        env=spec.tool_env,
+        spill_dir=spill,
+        emit_output=lambda _: None,
+        extra_roots=(*extra, spill),  # what was too long for the model must be readable
+        skills=skills,
+        launch=launch,
+    )
+    system, user = spec.permissions.layers
+    policy = Policy(
+        mode=spec.mode,
+        layers=(system, *project.layers, user),
+        roots=context.roots,
+        home=place.home or Path("/nonexistent"),
+        # nobody writes unasked to our sockets, our files, and the settings that govern us
+        trusted=trusted,
+        protected=(*map(_canonical, spec.private.values()), place.root / ".sidecar"),
+    )
+    memory = Memory(core.transcript, records, Remembered(state), place.root)
+    gate = Gate(core, BY_NAME, policy, memory, hooks, context.shell)
+    context = replace(context, hidden=lru_cache(HIDDEN_CACHED)(gate.hides))
+    nested = NestedInstructions(place, extra)
+    return Equipment(Toolbox(core, gate, hooks, nested, context), gate, hooks)
+
+
+def _canonical(path: Path) -> Path:
+    return Path(os.path.realpath(path))

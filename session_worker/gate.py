@@ -1,0 +1,215 @@
+"""Whether a call may run: hooks, then the rules, then a person. Nobody else opens this gate.
+
+`permissions.decide` judges; here what it says is done: let through, refuse, or ask and remember.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from session_worker import permission_request
+from session_worker.core import SessionCore
+from session_worker.hooks import HookOutcome, Hooks
+from session_worker.memory import Memory
+from session_worker.permission_request import (
+    ALLOW_ONCE,
+    ALLOW_PROJECT,
+    ALLOW_SESSION,
+    KINDS,
+    REJECT_ALWAYS,
+    REJECT_ONCE,
+    UNATTENDED,
+    Answer,
+    PermissionRequest,
+)
+from session_worker.permissions.policy import Decision, Policy, Request, Verdict
+from session_worker.permissions.verdict import decide
+from session_worker.tools.dispatch import ToolCall, check
+from session_worker.tools.spec import Shell, ToolResult, ToolSpec
+from session_worker.transcript import TranscriptFull
+from sidecar.protocol import bounds
+from sidecar.protocol.errors import SidecarError
+
+DECLINED = "The user declined this call. Do not retry it or work around it."
+NOBODY = (
+    "This call needs a permission, and nobody was there to give it. Do not work around it; "
+    "do what you can without it, and say what is left."
+)
+
+
+class Gate:
+    """One session's. `unanswered` is set once a call went unasked where that ends a run."""
+
+    def __init__(
+        self,
+        core: SessionCore,
+        tools: Mapping[str, ToolSpec[Any]],
+        policy: Policy,
+        memory: Memory,
+        hooks: Hooks,
+        shell: Shell,
+    ) -> None:
+        self._core = core
+        self._tools = tools
+        self._policy = policy
+        self._memory = memory
+        self._hooks = hooks
+        self._shell = shell
+        self.unanswered = False
+
+    async def admit(self, call: ToolCall, run_id: str, repeats: int) -> ToolCall | str:
+        """The call to run, perhaps changed by a hook; or why not, said to the model. `repeats` is
+        how often in a row it was asked for."""
+        hooked = await self._hooks.fire("PreToolUse", call.spec.name, tool_payload(call))
+        self.heard(hooked)
+        if hooked.updated_input is not None:
+            use = {"id": call.id, "name": call.spec.name, "input": hooked.updated_input}
+            changed = check(use, self._tools)
+            if isinstance(changed, ToolResult):
+                return f"a hook changed the input, and then: {changed.content}"
+            shown = json.dumps(hooked.updated_input)[: bounds.ERROR_TEXT_CHARS]
+            call = dataclasses.replace(changed, context=f"[a hook changed the input to {shown}]\n")
+        call = dataclasses.replace(call, context=(call.context + hooked.context).strip())
+        vote = Decision(hooked.decision) if hooked.decision else None
+        verdict = await self._judge(call, vote, repeats)
+        if hooked.reason and verdict.decision is vote:
+            verdict = dataclasses.replace(verdict, reason=hooked.reason)
+        match verdict.decision:
+            case Decision.ALLOW:
+                return _granted(call, verdict)
+            case Decision.DENY:
+                return verdict.reason
+            case Decision.ASK:
+                return await self._ask(call, verdict, run_id)
+
+    def hides(self, path: Path) -> bool:
+        """Whether a rule, not the mode, keeps the model from reading `path` unasked."""
+        request = Request("read_file", "read", True, paths=(str(path),))
+        return decide(request, dataclasses.replace(self._policy, mode="bypass")).decision is not Decision.ALLOW
+
+    def _rules(self, mode: str) -> Policy:
+        """As they are now: what people remembered may have grown."""
+        return dataclasses.replace(
+            self._policy,
+            mode=mode,
+            layers=(*self._policy.layers, *self._memory.layers()),
+            rejected=self._memory.rejected(),
+        )
+
+    async def _judge(self, call: ToolCall, vote: Decision | None, repeats: int) -> Verdict:
+        if call.spec.family is None:  # nothing that rules are about
+            verdict = Verdict(vote or Decision.ALLOW, "a hook", ())
+        else:
+            policy = self._rules(self._core.mode)
+            verdict = await asyncio.to_thread(decide, self._request(call), policy, vote)
+        if verdict.decision is not Decision.ALLOW or self._core.mode == "bypass":
+            return verdict
+        if repeats >= bounds.LOOP_ASK_CALLS:
+            often = f"the agent makes this very call for the {repeats}th time in a row"
+            verdict = dataclasses.replace(
+                verdict, decision=Decision.ASK, reason=often, proposals=()
+            )
+        return verdict
+
+    def _request(self, call: ToolCall) -> Request:
+        spec, params = call.spec, call.params
+        command = getattr(params, "command", None) if spec.family == "bash" else None
+        workdir = getattr(params, "workdir", None) if command is not None else None
+        return Request(
+            tool=spec.name,
+            family=spec.family or "",
+            read_only=spec.read_only,
+            command=command,
+            cwd=Path(os.path.realpath(self._shell.cwd / (workdir or ""))),
+            paths=tuple(spec.paths(params)),
+        )
+
+    async def _ask(self, call: ToolCall, verdict: Verdict, run_id: str) -> ToolCall | str:
+        request = PermissionRequest(run_id, self._shown(call), _options(verdict), _why(verdict))
+        answer = await self._core.requests.ask(request)
+        self._remember(answer, verdict)
+        if answer.allows:
+            return _granted(call, verdict)
+        if answer.outcome == UNATTENDED:
+            self.unanswered = self._core.spec.permissions.headless == "fail"
+            return NOBODY
+        if answer.option_id is None and (run := self._core.find(run_id)):
+            self._core.ask_to_cancel(run)
+        return DECLINED + (f" Reason: {answer.reason}" if answer.reason else "")
+
+    def heard(self, hooked: HookOutcome) -> list[str]:
+        """Tells people of hooks that failed; answers the words of those that object."""
+        for failure in hooked.failures:
+            self._core.notice("warning", failure)
+        return [hooked.reason] if hooked.decision == "deny" else []
+
+    def _remember(self, answer: Answer, verdict: Verdict) -> None:
+        try:
+            self._keep(answer, verdict)
+        except (TranscriptFull, SidecarError, OSError) as error:
+            self._core.notice(
+                "error", f"The answer counts this once and is not remembered: {error}"
+            )
+
+    def _keep(self, answer: Answer, verdict: Verdict) -> None:
+        match answer.option_id:
+            case permission_request.ALLOW_SESSION:
+                self._memory.remember(verdict.proposals, allows=True)
+            case permission_request.ALLOW_PROJECT:
+                self._memory.allow_in_project(verdict.proposals)
+            case permission_request.REJECT_ALWAYS:
+                self._memory.remember(verdict.proposals, allows=False)
+            case _:
+                pass
+
+    def _shown(self, call: ToolCall) -> dict[str, Any]:
+        return {
+            "toolCallId": call.id,
+            **call.shown(self._policy.roots[0]),
+            "status": "pending",
+            "rawInput": call.params.model_dump(mode="json", exclude_unset=True),
+        }
+
+
+def tool_payload(call: ToolCall) -> dict[str, Any]:
+    """What a hook is told of a call."""
+    return {
+        "tool_name": call.spec.name,
+        "tool_use_id": call.id,
+        "tool_input": call.params.model_dump(mode="json", exclude_unset=True),
+    }
+
+
+def _granted(call: ToolCall, verdict: Verdict) -> ToolCall:
+    return dataclasses.replace(call, granted=frozenset(verdict.outside))
+
+
+def _options(verdict: Verdict) -> list[dict[str, Any]]:
+    """What may be answered; what must not be remembered is not offered to be."""
+    names = {ALLOW_ONCE: "Allow once", REJECT_ONCE: "Reject"}
+    if rules := ", ".join(f"`{rule}`" for rule in verdict.proposals):
+        names = {
+            ALLOW_ONCE: "Allow once",
+            ALLOW_SESSION: f"Allow {rules} this session",
+            ALLOW_PROJECT: f"Always allow {rules} in this project",
+            REJECT_ONCE: "Reject",
+            REJECT_ALWAYS: f"Reject {rules} this session",
+        }
+    return [
+        {"optionId": option, "name": name, "kind": KINDS[option]} for option, name in names.items()
+    ]
+
+
+def _why(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "reason": verdict.reason,
+        "parts": [list(part) for part in verdict.parts],
+        "rules": list(verdict.proposals),
+        "outside": [str(path) for path in verdict.outside],
+    }

@@ -1,0 +1,89 @@
+"""The agent at work: made when the first prompt comes, then serving one after another."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+from session_worker.agent import Agent, prepare
+from session_worker.conversation import Conversation
+from session_worker.core import SessionCore
+from session_worker.equipment import equip
+from session_worker.loop import serve_prompts
+from session_worker.model import Model
+from session_worker.prefix import Prefix
+from session_worker.project.place import Place
+from session_worker.project.skills import Skills, find_skills
+from session_worker.prompt import system_prompt
+from session_worker.request import RequestWriter
+from session_worker.restore import restored_system
+from session_worker.tools.jobs import Jobs
+from session_worker.tools.spec import Launch
+from session_worker.tools.toolbox import SCHEMAS
+from session_worker.transcript import Record, TranscriptFull
+from sidecar.protocol import bounds
+
+
+async def work(
+    core: SessionCore, model: Model, launch: Launch, records: list[Record], cwd: Path | None
+) -> None:
+    """Serve prompts, going on from `records`, in the directory where the last command ended.
+
+    What the agent starts with is looked at when the first prompt comes, and then frozen: a create
+    waits neither for files nor for git.
+    """
+    spec = core.spec
+    system = restored_system(records)
+    if system is None:
+        await core.wait_for_work()
+    place = Place.of(spec)
+    skills = find_skills(place)
+    if system is None:
+        system = await _first_system(core, place, skills)
+    equipment = equip(core, place, skills.by_name, launch, records, cwd)
+    facts = spec.provider.facts
+    conversation = Conversation(
+        core.transcript,
+        records,
+        spec.provider.model,
+        [system, SCHEMAS],
+        api_blocks=facts.compaction,
+    )
+    del records  # what was compacted need not stay in memory
+    writer = RequestWriter(spec.provider.model, system, SCHEMAS, cached=facts.caching)
+    agent = Agent(spec, facts, core, conversation, model, writer, Prefix(writer), equipment)
+    source = "startup" if spec.incarnation == 1 else "resume"
+    told = {"source": source, "model": spec.provider.model}
+    heard = await equipment.hooks.fire("SessionStart", source, told)
+    equipment.gate.heard(heard)
+    agent.context = heard.context
+    async with asyncio.TaskGroup() as group:
+        group.create_task(prepare(agent))
+        group.create_task(_watch_jobs(core, equipment.tools.jobs))
+        try:
+            await serve_prompts(agent)
+        finally:
+            if core.stopping:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(bounds.SESSION_END_HOOKS_S):
+                        await equipment.hooks.fire(
+                            "SessionEnd", "destroyed", {"reason": "destroyed"}
+                        )
+
+
+async def _watch_jobs(core: SessionCore, jobs: Jobs) -> None:
+    def on_change() -> None:
+        core.background = len(jobs.running())
+
+    await jobs.watch_all(on_change)
+
+
+async def _first_system(core: SessionCore, place: Place, skills: Skills) -> str:
+    """Made once in a session's life: later workers read it off the transcript."""
+    system = await system_prompt(core.spec, place, skills.by_name)
+    with suppress(TranscriptFull):  # the run itself will say so
+        core.transcript.append("note", note="system", system=system)  # synced with what follows
+    for problem in skills.problems[: bounds.SKILL_PROBLEMS_TOLD]:
+        core.notice("warning", f"A skill is not used: {problem}")
+    return system
