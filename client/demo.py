@@ -101,7 +101,7 @@ def main() -> int:
 def _play(demo: Demo) -> None:
     _say(f"Everything happens in {demo.home}, which will be gone at the end.")
     demo.step("daemon", "start")
-    demo.step("session", "create", "--name", NAME)
+    demo.step("session", "create", "--name", NAME, "--mode", "auto")
     demo.note_processes()
     demo.step("prompt", NAME, PROMPT)
     demo.step("session", "ls")

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
 
 from client import endpoint
 from client.errors import ConnectionLost, EndpointRefusal, Unreachable
@@ -60,7 +61,8 @@ class Session:
         return json.loads(await endpoint.fetch(self.info, "POST", "/runs", body))
 
     async def prompt(self, text: str, *, steer: bool = False) -> dict[str, Any]:
-        """Hand in a prompt, as `start` does, and wait for its AgentLoopResult."""
+        """Hand in a prompt, as `start` does, and wait for its AgentLoopResult, also as long as
+        somebody else takes to `answer` what the run asks."""
         result: dict[str, Any] = {}
         async for event in self.stream(text, steer=steer):
             result = event["data"]
@@ -69,7 +71,8 @@ class Session:
     async def stream(self, text: str, *, steer: bool = False) -> AsyncGenerator[Envelope]:
         """Hand in a prompt, as `start` does, and follow its run; the last event is its
         `run_finished`. With `steer` the events of the run it goes along with are among them, from
-        there on. A `retry` that says `discard` takes back what its unfinished answer had said.
+        there on. A `retry` that says `discard` takes back what its unfinished answer had said. What
+        a `permission_requested` asks waits for whoever is first to `answer` it.
 
         Raises `ConnectionLost` when the last event can no longer come.
         """
@@ -115,7 +118,8 @@ class Session:
             try:
                 async with aclosing(endpoint.events(self.info, cursor)) as stream:
                     async for event in stream:
-                        cursor, failing_since = event["seq"], None
+                        # behind a gap a question that waits is told again, with its own number
+                        cursor, failing_since = max(cursor, event["seq"]), None
                         yield event
             except (Unreachable, ConnectionLost):
                 failing_since = failing_since or time.monotonic()
@@ -149,6 +153,22 @@ class Session:
     async def cancel(self) -> None:
         """End the run, if there is one; returns when nothing of it is left."""
         await endpoint.fetch(self.info, "POST", f"/sessions/{self.id}/cancel", {})
+
+    async def permissions(self) -> list[dict[str, Any]]:
+        """The questions that wait for an answer, oldest first, each as the data of its
+        `permission_requested` event."""
+        path = f"/sessions/{self.id}/permissions"
+        return json.loads(await endpoint.fetch(self.info, "GET", path))["pending"]
+
+    async def answer(self, request_id: str, option_id: str | None, reason: str = "") -> None:
+        """Answer a question with the id or the kind of one of its options; None cancels its run.
+        The model reads the reason of a reject.
+
+        The first answer of any client counts; after it this is an `EndpointRefusal` of status 403.
+        """
+        path = f"/sessions/{self.id}/permissions/{quote(request_id, safe='')}"
+        body = {"option_id": option_id, "reason": reason}
+        await endpoint.fetch(self.info, "POST", path, body)
 
     async def context(self) -> dict[str, Any]:
         """What fills the model's context: `{session_id, model, context_tokens, context_window,

@@ -1,10 +1,22 @@
 """Every command of `sidecarctl`."""
 
-from client.cli import daemon, install, prompts, reading, sessions, tokens, top
+from client.cli import (
+    daemon,
+    install,
+    permissions,
+    prompts,
+    reading,
+    sessions,
+    tokens,
+    top,
+    trust,
+)
 
 COMMANDS = {
     **sessions.COMMANDS,
     **prompts.COMMANDS,
+    **permissions.COMMANDS,
+    **trust.COMMANDS,
     **reading.COMMANDS,
     **tokens.COMMANDS,
     **daemon.COMMANDS,

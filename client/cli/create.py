@@ -24,7 +24,7 @@ def create_arguments(parser: argparse.ArgumentParser) -> None:
     add("--name", help="letters, digits, _ . - and spaces")
     add("--cwd", type=Path, default=Path(), metavar="DIR", help="default: here")
     add("--model", help="default: MODEL_ID")
-    add("--mode", choices=PERMISSION_MODES, help="permission mode, default: ask")
+    add("--mode", choices=PERMISSION_MODES, help="default: the configuration's, else ask")
     add("--system", metavar="TEXT|@FILE", help="system prompt")
     add("--max-turns", type=int, metavar="N", help=f"default: {bounds.MAX_TURNS_DEFAULT}")
     add("--max-tokens", type=int, metavar="N", help="of one answer of the model")

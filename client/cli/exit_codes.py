@@ -52,4 +52,7 @@ def of_error(error: SidecarError) -> int:
 
 def of_result(result: dict[str, Any]) -> int:
     """Of an AgentLoopResult."""
+    error: dict[str, Any] = result.get("error") or {}
+    if error.get("type") == "permission_required":
+        return FORBIDDEN
     return OK if result["stop_reason"] == "final_answer" else RUN_ENDED_BADLY

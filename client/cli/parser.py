@@ -24,6 +24,7 @@ _GLOBALS = {
     "no_start": False,
     "timeout": None,
     "color": "auto",
+    "no_input": False,
 }
 
 
@@ -62,6 +63,7 @@ def _parser(prog: str, summary: str, add_help: bool = True) -> argparse.Argument
     add("--no-start", action="store_true", help="never start a daemon")
     add("--timeout", type=seconds, metavar="S", help="give up after S seconds")
     add("--color", choices=("auto", "always", "never"))
+    add("--no-input", action="store_true", help="ask nothing: what needs a permission is rejected")
     return parser
 
 

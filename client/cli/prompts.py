@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 import time
 from contextlib import aclosing
 from typing import Any
 
-from client.cli import exit_codes
+from client.cli import exit_codes, question
+from client.cli.asking import NOBODY, asking
 from client.cli.context import Command, Context, id_argument
 from client.cli.create import create_arguments, create_session, show_notices
 from client.cli.run_printer import RunPrinter
 from client.errors import UsageError
 from client.session import Session
 from sidecar.protocol.errors import SidecarError
+from sidecar.protocol.paths import places
 
 _LEAVE_WITHIN_S = 2.0
 """A second Ctrl-C this soon after the first means: do not wait for the run to end."""
@@ -54,7 +57,10 @@ async def _cancel(context: Context) -> int:
 
 
 async def _stream(context: Context, session: Session, *, steer: bool = False) -> int:
-    """Prompt, show the run, and answer with its exit code. Ctrl-C cancels the run."""
+    """Prompt, show the run, and answer with its exit code. Ctrl-C cancels the run.
+
+    Raises `SidecarError` (`forbidden`) after a run that needed a permission nobody could give.
+    """
     cancels: list[asyncio.Task[None]] = []
     asked_at = float("-inf")
 
@@ -70,8 +76,12 @@ async def _stream(context: Context, session: Session, *, steer: bool = False) ->
     printer = RunPrinter(context.out, live=context.out.seen_live)
     result: dict[str, Any] = {}
     with context.signals.interrupts(cancel_run):
-        async with aclosing(session.stream(context.args.text, steer=steer)) as events:
+        async with (
+            aclosing(session.stream(context.args.text, steer=steer)) as events,
+            asking(session, printer, context.out, at_terminal=context.args.at_terminal) as asker,
+        ):
             async for event in events:
+                await asker.heard(event)
                 if context.out.format == "table":
                     printer.show(event)
                 elif context.out.format == "jsonl":
@@ -82,12 +92,22 @@ async def _stream(context: Context, session: Session, *, steer: bool = False) ->
                 context.out.error(failed)
     if context.out.format == "json":
         context.out.value(result)
-    return exit_codes.BY_SIGNAL + signal.SIGINT if cancels else exit_codes.of_result(result)
+    if cancels:
+        return exit_codes.BY_SIGNAL + signal.SIGINT
+    if asker.unasked:
+        raise SidecarError(
+            "forbidden",
+            f"a permission was needed, and {NOBODY}",
+            question.how_to_allow(asker.unasked, str(places(os.environ).config)),
+        )
+    return exit_codes.of_result(result)
 
 
 def _read_text(args: argparse.Namespace) -> None:
     text = " ".join(args.words)
+    args.at_terminal = sys.stdin.isatty() and sys.stderr.isatty() and not args.no_input
     if text == "-" or not (text or sys.stdin.isatty()):
+        args.at_terminal = False
         text = sys.stdin.buffer.read().decode(errors="replace")
     if not text.strip():
         raise UsageError("there is no prompt", "sidecarctl run 'what to do'")

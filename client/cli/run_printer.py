@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from client.cli.output import BOLD, DIM, RED, YELLOW, Output
+from client.cli.question import visible
 from sidecar.protocol.events import Envelope
 
 _RESULT_LINES = 20
@@ -18,6 +19,16 @@ _TAIL_CHARS = 200
 """Of live tool output, by which the part of the result that was not seen yet is found."""
 _PAUSE_SHOWN_S = 0.05
 """A shorter one would round to none."""
+_ANSWERS = {
+    "allow_once": "allowed once",
+    "allow_session": "allowed for the session",
+    "allow_project": "allowed for the project",
+    "reject_once": "rejected",
+    "reject_always": "rejected for the session",
+    "cancelled": "not answered",
+    "unattended": "needed, and nobody was there",
+}
+"""Of a permission, by the option or else the outcome."""
 _MAY_BE_ASKED_AGAIN = "max_tokens"
 """`stop_reason` of a whole answer that the agent may still discard, to ask with more room."""
 
@@ -38,8 +49,26 @@ class RunPrinter:
         self._open: Literal["stdout", "stderr"] | None = None
         self._names: dict[str, str] = {}
         self._tails: dict[str, str] = {}
+        self._questions: dict[str, str] = {}
+        """Their titles."""
+        self._later: list[Envelope] | None = None
+        """What came in a pause: little, as only calls that read run beside a question."""
+
+    def pause(self) -> None:
+        """Show nothing until `resume`: a question is on the screen. What ran beside it could push
+        it away, or look like it."""
+        self._close_line(None)
+        self._later = []
+
+    def resume(self) -> None:
+        later, self._later = self._later or [], None
+        for event in later:
+            self.show(event)
 
     def show(self, event: Envelope) -> None:
+        if self._later is not None:
+            self._later.append(event)
+            return
         data = event["data"]
         match event["type"]:
             case "update":
@@ -60,6 +89,11 @@ class RunPrinter:
             case "gap":
                 self._stand()
                 self._line("some events were overwritten before they were read", YELLOW)
+            case "permission_requested":
+                asked: dict[str, Any] = data.get("toolCall") or {}
+                self._questions[data.get("request_id", "")] = visible(asked.get("title", ""))
+            case "permission_resolved":
+                self._answered(data)
             case "run_finished":
                 self._finished(data)
             case _:
@@ -123,6 +157,13 @@ class RunPrinter:
         failed = update["status"] == "failed"
         if shown := "\n".join(lines):
             self._line(shown, RED if failed else DIM)
+
+    def _answered(self, answer: dict[str, Any]) -> None:
+        option: str = answer.get("option_id") or answer.get("outcome") or "answered"
+        title = self._questions.pop(answer.get("request_id", ""), "")
+        reason = f" ({visible(answer['reason'])})" if answer.get("reason") else ""
+        style = DIM if option.startswith("allow") else YELLOW
+        self._line(f"permission {_ANSWERS.get(option, option)}: {title}{reason}", style)
 
     def _finished(self, result: dict[str, Any]) -> None:
         self._stand()

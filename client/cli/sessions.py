@@ -104,7 +104,7 @@ def _confirm(args: argparse.Namespace) -> None:
         raise UsageError("name sessions, or all of them", "sidecarctl session destroy ID… | --all")
     if not args.all or args.force:
         return
-    if not sys.stdin.isatty():
+    if args.no_input or not sys.stdin.isatty():
         raise UsageError("--all needs a yes", "add --force")
     sys.stderr.write("destroy every live session? [y/N] ")
     sys.stderr.flush()
