@@ -25,22 +25,27 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.figures import running, single
 from session_worker.agent import Agent
-from session_worker.conversation import Conversation, tool_result
+from session_worker.blocks import tool_result
+from session_worker.conversation import Conversation
 from session_worker.core import SessionCore
 from session_worker.demo_model import Reply, text
 from session_worker.demo_model.wire import encode, stream_events
+from session_worker.equipment import equip
 from session_worker.event_log import EventLog
 from session_worker.loop import run_prompt
 from session_worker.model import Model
 from session_worker.prefix import Prefix
+from session_worker.project.place import Place
 from session_worker.provider import Provider
 from session_worker.reporter import Reporter
 from session_worker.request import RequestWriter
-from session_worker.spec import Budget, SessionSpec
-from session_worker.tools.toolbox import Toolbox
+from session_worker.spec import Budget, PermissionSpec, SessionSpec
+from session_worker.tools import process
+from session_worker.tools.toolbox import SCHEMAS
 from session_worker.transcript import Transcript
 from session_worker.turn import AgentTurn
 from sidecar.protocol import bounds
+from sidecar.protocol.policy_file import Rules
 from tests.support.daemon import Daemon
 from tests.support.endpoint import Endpoint
 
@@ -140,13 +145,14 @@ async def agent_at(path: Path, provider: Provider, messages: int) -> AsyncIterat
         log = EventLog(spec.places["ring"], spec.ring_bytes)
         stack.callback(log.close)
         core = SessionCore(spec, log, transcript, Reporter(link))
-        tools, facts = Toolbox(core, path), provider.facts
-        frame = [SYSTEM, tools.schemas]
+        place, facts = Place.of(spec), provider.facts
+        equipment = equip(core, place, {}, process.start, [], path)
+        frame = [SYSTEM, SCHEMAS]
         talk = Conversation(transcript, [], provider.model, frame, api_blocks=facts.compaction)
-        writer = RequestWriter(provider.model, SYSTEM, tools.schemas, cached=facts.caching)
+        writer = RequestWriter(provider.model, SYSTEM, SCHEMAS, cached=facts.caching)
         model = Model(provider, answers)
         fill(talk, messages)
-        yield Agent(spec, facts, core, talk, model, writer, Prefix(writer), tools)
+        yield Agent(spec, facts, core, talk, model, writer, Prefix(writer), equipment)
         await model.close()
 
 
@@ -165,6 +171,9 @@ def specification(path: Path, provider: Provider) -> SessionSpec:
         cgroup=None,
         budget=Budget(),
         prices={},
+        permissions=PermissionSpec("deny", 0, (), (Rules("system"), Rules("user")), ()),
+        sandbox={"level": "none", "require": False, "network": False},
+        private={name: path / name for name in ("runtime", "state", "config")},
         places={name: path / name for name in ("transcript", "ring", "spill")},
         tool_env={},
         provider=provider,

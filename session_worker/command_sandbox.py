@@ -30,5 +30,5 @@ def sandboxed(core: SessionCore) -> Launcher:
     core.report(sandbox={"level": obtained.level, **obtained.detail})
     if obtained.level != wish.level:
         reason = obtained.detail["missing"][wish.level]
-        core.notice("warning", f"Commands run in sandbox {obtained.level!r} only: {reason}")
+        core.notice("warning", f"Commands run in sandbox '{obtained.level}' only: {reason}")
     return launcher

@@ -15,6 +15,8 @@ Block = dict[str, Any]
 
 BASE64_BYTES = 10 * 1024 * 1024
 """Of one image, as it is sent."""
+SHOWN = frozenset({"image", "document"})
+"""Blocks that a model sees, and whose bytes may be too many."""
 SIDE_PX = 8000
 MANY = 20
 """Images of a request past which a side may only have MANY_SIDE_PX."""
@@ -132,9 +134,10 @@ def count(block: Block) -> int:
 
 
 def without(block: Block, is_bad: Callable[[Block], bool], why: str) -> Block:
-    """The block with a note in the place of each image that is bad; itself if none is."""
-    if block["type"] == "image" and is_bad(block):
-        return note(f"image left out: {why}")
+    """The block with a note in the place of each image or document that is bad; itself if none
+    is."""
+    if block["type"] in SHOWN and is_bad(block):
+        return note(f"{block['type']} left out: {why}")
     parts = _parts(block)
     kept = [without(part, is_bad, why) for part in parts]
     return block if same(kept, parts) else {**block, "content": kept}

@@ -99,14 +99,14 @@ class Messages:
         return 0
 
     def images_at(self, paths: Collection[str]) -> list[Block]:
-        """The image blocks that the paths of an API error lead to."""
+        """The images and documents that the paths of an API error lead to."""
         found: list[Block] = []
         for path in paths:
             at = [int(part) for part in path.split(".") if part.isdecimal()]
             with suppress(IndexError, TypeError, KeyError, ValueError):
                 block = self.items[at[0]]["content"][at[1]]
                 found.append(block["content"][at[2]] if at[2:] else block)
-        return [block for block in found if block["type"] == "image"]
+        return [block for block in found if block["type"] in images.SHOWN]
 
     def is_border(self, index: int) -> bool:
         """Whether nothing from that message on belongs to anything before it."""

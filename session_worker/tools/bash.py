@@ -6,7 +6,6 @@ the working directory carries over.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import signal
@@ -16,10 +15,16 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from session_worker.tools import process
-from session_worker.tools.command import Command, aftermath, is_directory, started, watch
-from session_worker.tools.jobs import TooManyJobs
-from session_worker.tools.process import ended_on_error
+from session_worker.tools.command import (
+    Command,
+    aftermath,
+    end,
+    is_directory,
+    outlast,
+    started,
+    watch,
+)
+from session_worker.tools.jobs import Job, Life, TooManyJobs
 from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
 from session_worker.tools.truncate import clean, excerpt, json_safe, size_text
 from sidecar.protocol.bounds import (
@@ -27,7 +32,6 @@ from sidecar.protocol.bounds import (
     BASH_TAIL_CHARS,
     BASH_TIMEOUT_DEFAULT_S,
     BASH_TIMEOUT_MAX_S,
-    JOB_POLL_S,
     JOBS_MAX,
 )
 
@@ -88,19 +92,28 @@ async def _run(params: BashParams, ctx: ToolContext) -> ToolResult:
             return ToolResult(json_safe(f"bash could not be started: {error}"), is_error=True)
         if params.run_in_background:
             return _in_background(params, command, stack.pop_all(), ctx)
-        async with ended_on_error(command.child):
+        try:
             broken = await watch(command, params.timeout_s, ctx.emit_output)
+        except BaseException:
+            await end(command)
+            raise
+        finally:
+            command.child.poll()
         seconds = time.monotonic() - began
         cwd, running = aftermath(command)
         if cwd and not params.workdir:
             ctx.shell.cwd = cwd
         shown = excerpt(command.output_fd, BASH_HEAD_CHARS, BASH_TAIL_CHARS)
-        if kept := shown.cut or running != []:
+        job: Job | None = None
+        if running:
+            life = partial(_left, command, stack.pop_all())
+            job = _job(params, command, life, ctx)
+        elif shown.cut:
             command.keep()
 
     code: int | None = command.child.returncode
     killed_by = _signal_name(-code) if code is not None and code < 0 else None
-    file = json_safe(str(command.output)) if kept else None
+    file = json_safe(str(command.output)) if shown.cut or job else None
     footer = [
         broken or (f"killed by {killed_by}" if killed_by else f"exit {code}"),
         f"{seconds:.1f}s",
@@ -109,11 +122,8 @@ async def _run(params: BashParams, ctx: ToolContext) -> ToolResult:
     if shown.cut:
         size = size_text(shown.size)
         footer.append(f"{shown.lines} lines/{size}, middle omitted; full: {file}")
-    if running:
+    if job:
         pids = ", ".join(running[:PIDS_SHOWN]) + (", …" if running[PIDS_SHOWN:] else "")
-        job = ctx.jobs.add(
-            _title(params), command.child.pid, command.output, partial(_left, command.child.pid)
-        )
         footer.append(
             f"still running as {job.job_id} until the session ends: pid {pids}; output: {file}"
         )
@@ -136,10 +146,7 @@ async def _run(params: BashParams, ctx: ToolContext) -> ToolResult:
 def _in_background(
     params: BashParams, command: Command, files: contextlib.ExitStack, ctx: ToolContext
 ) -> ToolResult:
-    command.keep()
-    job = ctx.jobs.add(
-        _title(params), command.child.pid, command.output, partial(_life, command, files)
-    )
+    job = _job(params, command, partial(_life, command, files), ctx)
     return ToolResult(
         f"{job.job_id} runs in the background; read it with job_output, end it with job_stop\n"
         f"[output: {json_safe(str(command.output))}]",
@@ -147,21 +154,26 @@ def _in_background(
     )
 
 
+def _job(params: BashParams, command: Command, life: Life, ctx: ToolContext) -> Job:
+    command.keep()
+    return ctx.jobs.add(_title(params), command.output, command.prefix, life, partial(end, command))
+
+
 async def _life(command: Command, files: contextlib.ExitStack) -> str:
-    """Until a background command has ended; how."""
+    """Until a background command and all it has started have ended; how."""
     with files:
         began = time.monotonic()
         broken = await watch(command, None, lambda _: None)
-        code = command.child.returncode
-        how = broken or (f"killed by {_signal_name(-code)}" if code < 0 else f"exit {code}")
-        return f"{how} after {time.monotonic() - began:.0f}s"
+        code = command.child.poll()
+        how = f"killed by {_signal_name(-code)}" if code and code < 0 else f"exit {code}"
+        broken = broken or await outlast(command)
+        return f"{broken or how} after {time.monotonic() - began:.0f}s"
 
 
-async def _left(pgid: int) -> str:
-    """Until what a command left running in its group is gone."""
-    while process.group_members(pgid):  # noqa: ASYNC110 -- nothing tells us of it
-        await asyncio.sleep(JOB_POLL_S)
-    return "nothing of it runs any more"
+async def _left(command: Command, files: contextlib.ExitStack) -> str:
+    """Until what a command left running is gone."""
+    with files:
+        return await outlast(command) or "nothing of it runs any more"
 
 
 def _unrunnable(command: str) -> str | None:

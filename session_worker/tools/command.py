@@ -6,6 +6,7 @@ pipe, and the call with it (tools-and-ux.md §0.2).
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import math
@@ -25,7 +26,9 @@ from session_worker.tools.truncate import newest, size_text
 from sidecar.protocol.bounds import (
     BASH_ARGV_BYTES,
     BASH_OUTPUT_BYTES,
+    BASH_TERM_GRACE_S,
     BASH_WATCH_S,
+    JOB_POLL_S,
     KIB,
     TOOL_OUTPUT_BYTES,
 )
@@ -122,36 +125,72 @@ async def watch(
             # The `tee` of `exec > >(tee log)` writes on for a moment after the script.
             await process.wait_gone(pgid, BASH_WATCH_S)
         text, seen = newest(fd, seen, TOOL_OUTPUT_BYTES)
-        if text:
+        if text := text.replace(command.prefix, ""):
             emit(text)
-        if os.fstat(fd).st_size > BASH_OUTPUT_BYTES:
-            # No grace: a flood that ignores SIGTERM would write gigabytes in it.
-            await process.end_group(pgid, grace_s=0)
-            os.ftruncate(fd, BASH_OUTPUT_BYTES)
-            return f"ended: more than {size_text(BASH_OUTPUT_BYTES)} of output"
+        if flood := await _end_of_flood(command):
+            return flood
         if exited:
             return None
         if left == 0:
-            await process.end_group(pgid)
+            await end(command)
             return f"ended: timed out after {timeout_s}s"
+
+
+async def outlast(command: Command) -> str | None:
+    """Until nothing runs any more that an exited script has left; why it had to be ended."""
+    looks = 0
+    while looks % round(JOB_POLL_S / BASH_WATCH_S) or any(_left_running(command)):
+        if flood := await _end_of_flood(command):
+            return flood
+        await asyncio.sleep(BASH_WATCH_S)
+        looks += 1
+    return None
+
+
+async def _end_of_flood(command: Command) -> str | None:
+    if os.fstat(command.output_fd).st_size <= BASH_OUTPUT_BYTES:
+        return None
+    # No grace: a flood that ignores SIGTERM would write gigabytes in it.
+    await end(command, grace_s=0)
+    os.ftruncate(command.output_fd, BASH_OUTPUT_BYTES)
+    return f"ended: more than {size_text(BASH_OUTPUT_BYTES)} of output"
+
+
+async def end(command: Command, grace_s: float = BASH_TERM_GRACE_S) -> list[int]:
+    """End a script with all it has started, as `process.end_group` does."""
+    pids, _ = _left_running(command)
+    groups = {command.child.pid}
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            groups.add(os.getpgid(pid))
+    return await process.end_groups(groups, grace_s)
 
 
 def aftermath(command: Command) -> tuple[Path | None, list[str]]:
     """The directory the script exited in, and the pids of what it left running.
 
-    No directory: it was killed, ended in `exec`, or set an EXIT trap of its own. A process that
-    left the group is found by the directory's pipe, which it has inherited.
+    No directory: it was killed, ended in `exec`, or set an EXIT trap of its own.
     """
-    raw, held = b"", True
-    with contextlib.suppress(BlockingIOError):  # held: neither data nor the end
+    raw = b""
+    with contextlib.suppress(BlockingIOError):
         raw = os.read(command.cwd_pipe, CWD_BYTES)
-        held = raw != b"" and os.read(command.cwd_pipe, CWD_BYTES) != b""
     cwd = Path(os.fsdecode(raw.removesuffix(b"\n")))
+    pids, held = _left_running(command)
+    left = [str(pid) for pid in sorted(pids)] or ["unknown"] * held
+    return cwd if cwd.is_absolute() and is_directory(cwd) else None, left
+
+
+def _left_running(command: Command) -> tuple[set[int], bool]:
+    """The live processes of a script, and whether any has inherited the directory's pipe: that is
+    how those are found that have left the group."""
+    held = True
+    with contextlib.suppress(BlockingIOError):  # held: neither data nor the end
+        # the directory itself may still be in it; not more: who writes on must not keep us here
+        held = all(os.read(command.cwd_pipe, CWD_BYTES) for _ in range(2))
     pids = set(process.group_members(command.child.pid))
     if held:
         pids.update(process.holders(command.cwd_fd, os.fstat(command.cwd_pipe).st_ino))
-    left = [str(pid) for pid in sorted(pids)] or ["unknown"] * held
-    return cwd if cwd.is_absolute() and is_directory(cwd) else None, left
+    return pids, held
 
 
 def is_directory(path: Path) -> bool:

@@ -86,9 +86,7 @@ def _result(params: GlobParams, answer: dict[str, Any], base: Path, ctx: ToolCon
     else:
         notes = [f"{things}: {len(inside)}" if total else f"no {things} match"]
     if len(inside) < len(paths):
-        notes.append(
-            f"left out, for a rule or a link out: {len(paths) - len(inside)}"
-        )
+        notes.append(f"left out, for a rule or a link out: {len(paths) - len(inside)}")
     if not total and "/" not in params.pattern:
         notes.append(f"**/{params.pattern} looks in all directories below")
     if answer["capped"]:

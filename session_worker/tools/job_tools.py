@@ -8,7 +8,6 @@ from contextlib import suppress
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from session_worker.tools import process
 from session_worker.tools.jobs import Job
 from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
 from session_worker.tools.truncate import excerpt, json_safe
@@ -48,20 +47,21 @@ async def _output(params: JobOutputParams, ctx: ToolContext) -> ToolResult:
     with suppress(TimeoutError):
         async with asyncio.timeout(params.block_s):
             await job.ended.wait()
-    return _state(job)
+    return _state(job, ctx)
 
 
 async def _stop(params: JobStopParams, ctx: ToolContext) -> ToolResult:
     job = ctx.jobs.find(params.job_id)
     if job is None:
         return _unknown(params.job_id, ctx)
-    if left := await process.end_group(job.pgid):
-        return ToolResult(f"still there: pid {', '.join(map(str, left))}", is_error=True)
-    await job.ended.wait()
-    return _state(job)
+    if not job.ended.is_set():  # else its group may be another's by now
+        if left := await job.end():
+            return ToolResult(f"still there: pid {', '.join(map(str, left))}", is_error=True)
+        await job.ended.wait()
+    return _state(job, ctx)
 
 
-def _state(job: Job) -> ToolResult:
+def _state(job: Job, ctx: ToolContext) -> ToolResult:
     """The end of a job's output, and whether it runs."""
     try:
         fd = os.open(job.output, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -72,8 +72,12 @@ def _state(job: Job) -> ToolResult:
             shown = excerpt(fd, _HEAD_CHARS, BASH_RESULT_CHARS)
         finally:
             os.close(fd)
-        text, cut = shown.text.rstrip("\n") or "(no output)", shown.cut
-    state = f"ended: {job.how}" if job.ended.is_set() else "running"
+        text = shown.text.replace(job.prefix, "").rstrip("\n") or "(no output)"
+        cut = shown.cut
+    state = "running"
+    if job.ended.is_set():
+        state = f"ended: {job.how}"
+        ctx.jobs.mark_told(job)
     whole = f" · full: {job.output}" if cut else ""
     return ToolResult(
         f"{text}\n[{job.job_id} · {state}{json_safe(whole)}]",

@@ -7,22 +7,27 @@ waits: one task of the worker (`watch_all`) sees every job to its end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sidecar.protocol.bounds import JOBS_KEPT, JOBS_MAX
 
+Life = Callable[[], Awaitable[str]]
+"""Waits for the end of a job, and says how that went. What it has begun ends with it."""
+
 
 @dataclass
 class Job:
-    """`pgid` is the process group that it is. `how` it ended is set with `ended`."""
+    """`prefix` is what of its output is ours and not shown. `end` begins its end, and answers the
+    pids that would not go. `how` it ended is set with `ended`."""
 
     job_id: str
     title: str
-    pgid: int
     output: Path
-    life: Callable[[], Coroutine[None, None, str]]
+    prefix: str
+    life: Life
+    end: Callable[[], Awaitable[list[int]]]
     how: str = ""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -38,7 +43,7 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._new: asyncio.Queue[Job] = asyncio.Queue()
         self._count = 0
-        self._news: list[str] = []
+        self._news: dict[str, str] = {}
 
     def running(self) -> list[Job]:
         return [job for job in self._jobs.values() if not job.ended.is_set()]
@@ -55,11 +60,15 @@ class Jobs:
             raise TooManyJobs
 
     def add(
-        self, title: str, pgid: int, output: Path, life: Callable[[], Coroutine[None, None, str]]
+        self,
+        title: str,
+        output: Path,
+        prefix: str,
+        life: Life,
+        end: Callable[[], Awaitable[list[int]]],
     ) -> Job:
-        """What `life` begins ends with the job, and says how that went."""
         self._count += 1
-        job = Job(f"job-{self._count}", title, pgid, output, life)
+        job = Job(f"job-{self._count}", title, output, prefix, life, end)
         self._jobs[job.job_id] = job
         finished = [old for old in self._jobs.values() if old.ended.is_set()]
         for old in finished[: max(0, len(self._jobs) - JOBS_KEPT)]:
@@ -69,8 +78,12 @@ class Jobs:
 
     def take_news(self) -> list[str]:
         """What the model has not been told: which jobs have ended, and how."""
-        news, self._news = self._news, []
+        news, self._news = list(self._news.values()), {}
         return news
+
+    def mark_told(self, job: Job) -> None:
+        """The model learns of its end at this moment."""
+        self._news.pop(job.job_id, None)
 
     async def watch_all(self, on_change: Callable[[], None]) -> None:
         """Never returns. `on_change` is called when a job has begun or ended."""
@@ -82,9 +95,9 @@ class Jobs:
 
     async def _watch(self, job: Job, on_change: Callable[[], None]) -> None:
         try:
-            job.how = await job.life()
+            job.how = (await job.life()).removeprefix("ended: ")
         except OSError as error:
             job.how = f"lost: {error}"
         job.ended.set()
-        self._news.append(f"{job.job_id} (`{job.title}`) has ended: {job.how}")
+        self._news[job.job_id] = f"{job.job_id} (`{job.title}`) has ended: {job.how}"
         on_change()

@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -93,7 +93,12 @@ async def end_group(pgid: int, grace_s: float = BASH_TERM_GRACE_S) -> list[int]:
     Such pids are in state D or another user's. A cancellation of the caller is raised only
     when the group has been dealt with.
     """
-    ending = asyncio.create_task(_end_group(pgid, grace_s))
+    return await end_groups([pgid], grace_s)
+
+
+async def end_groups(pgids: Iterable[int], grace_s: float = BASH_TERM_GRACE_S) -> list[int]:
+    """The same for several, at once."""
+    ending = asyncio.gather(*(_end_group(pgid, grace_s) for pgid in pgids))
     cancelled: asyncio.CancelledError | None = None
     while not ending.done():
         try:
@@ -102,7 +107,7 @@ async def end_group(pgid: int, grace_s: float = BASH_TERM_GRACE_S) -> list[int]:
             cancelled = error
     if cancelled:
         raise cancelled
-    return ending.result()
+    return [pid for left in ending.result() for pid in left]
 
 
 async def _end_group(pgid: int, grace_s: float) -> list[int]:

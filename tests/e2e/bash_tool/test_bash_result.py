@@ -113,6 +113,9 @@ async def test_no_key_of_ours_and_nothing_interactive_is_in_the_environment(benc
         "PAGER": "cat",
         "GIT_PAGER": "cat",
         "GIT_TERMINAL_PROMPT": "0",
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.bareRepository",
+        "GIT_CONFIG_VALUE_0": "explicit",
         "GIT_EDITOR": "true",
     }
 
