@@ -8,7 +8,9 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+from session_worker import settings, updates
 from session_worker.attendance import Attendance
+from session_worker.blocks import Block
 from session_worker.event_log import EventLog
 from session_worker.permission_requests import PermissionRequests
 from session_worker.prices import cost_usd
@@ -21,6 +23,7 @@ from session_worker.transcript import Transcript, TranscriptFull
 from session_worker.turn import StopReason
 from sidecar.protocol import bounds, events
 from sidecar.protocol.events import now_iso
+from sidecar.protocol.methods import PERMISSION_MODES
 
 
 class QueueFull(Exception):
@@ -65,9 +68,17 @@ class SessionCore:
 
     # --- for the protocols -----------------------------------------------------------------
 
-    def submit(self, prompt: str, *, steer: bool = False, compact: str | None = None) -> Run:
+    def submit(
+        self,
+        prompt: str,
+        *,
+        content: list[Block] | None = None,
+        steer: bool = False,
+        compact: str | None = None,
+    ) -> Run:
         """Accept a prompt, durably; it runs after those before it, or while one runs with `steer`.
-        With `compact` it is none, but the wish for a compaction, in its turn.
+        `content` is all of it, where `prompt` is only its text. With `compact` it is none, but the
+        wish for a compaction, in its turn.
 
         Raises `QueueFull`, `Stopping`, `TranscriptFull`.
         """
@@ -75,8 +86,12 @@ class SessionCore:
             raise Stopping
         if len(self._waiting) >= bounds.PROMPT_QUEUE:
             raise QueueFull
-        run = Run(prompt, first_seq=self.log.last_seq, steer=steer, compact=compact)
-        kind = {"steer": True} if steer else {} if compact is None else {"compact": compact}
+        run = Run(
+            prompt, first_seq=self.log.last_seq, steer=steer, content=content, compact=compact
+        )
+        kind: dict[str, Any] = {"steer": True} if steer else {}
+        kind |= {} if compact is None else {"compact": compact}
+        kind |= {} if content is None else {"content": content}
         self.transcript.append("run_started", sync=True, run_id=run.run_id, prompt=prompt, **kind)
         self._waiting.append(run)
         self._remember(run)
@@ -139,6 +154,29 @@ class SessionCore:
                 self.finish(run, cancelled)
             else:
                 self._waiting.append(run)
+
+    def set_mode(self, mode: str) -> None:
+        """From the next call on. Raises ValueError, `TranscriptFull`."""
+        if mode not in PERMISSION_MODES:
+            raise ValueError(f"mode is one of {', '.join(PERMISSION_MODES)}, not {mode[:40]!r}")
+        self.transcript.append("note", sync=True, note=settings.MODE, mode=mode)
+        self.mode = mode
+        self._reporter.report(mode=mode)
+        self.log.emit(events.UPDATE, updates.current_mode(mode))
+        self.log.emit(events.UPDATE, updates.config_options(self.config_options()))
+
+    def set_model(self, model: str) -> None:
+        """From the next prompt on. Raises ValueError, `TranscriptFull`."""
+        if model not in settings.models(self.spec.provider):
+            raise ValueError(f"there is no model {model[:80]!r} to choose here")
+        self.transcript.append("note", sync=True, note=settings.MODEL, model=model)
+        self.spec = settings.with_model(self.spec, model)
+        self._reporter.report(model=model)
+        self.log.emit(events.UPDATE, updates.config_options(self.config_options()))
+
+    def config_options(self) -> list[dict[str, Any]]:
+        """What of the session can be chosen, as ACP-C shows it (acp.md §2.5)."""
+        return settings.config_options(self.mode, self.spec.provider)
 
     @property
     def busy(self) -> bool:
@@ -227,6 +265,7 @@ class SessionCore:
         """The first word to the shim: up, what it is, and what a shim before it knew."""
         self._reporter.report(
             model=self.spec.provider.model,
+            mode=self.mode,
             incarnation=self.spec.incarnation,
             last_result=self._last_result,
             usage=self._usage(),

@@ -30,8 +30,11 @@ _NOBODY_TO_ASK = {
 
 
 async def serve_prompts(agent: Agent) -> None:
-    """The outer loop: one iteration a prompt, for as long as the worker lives."""
+    """The outer loop: one iteration a prompt, for as long as nothing else was chosen."""
     while True:
+        await agent.core.wait_for_work()
+        if agent.spec is not agent.core.spec:
+            return  # another model was chosen
         run = await agent.core.next_run()
         async with asyncio.TaskGroup() as group:
             run.task = group.create_task(run_prompt(agent, run))
@@ -126,9 +129,12 @@ async def _say_prompt(agent: Agent, run: Run) -> dict[str, str] | None:
     heard = await agent.hooks.fire("UserPromptSubmit", "", {"prompt": run.prompt})
     if objections := agent.gate.heard(heard):
         return {"type": "prompt_blocked", "message": "\n".join(objections)}
-    agent.emit(run, updates.chunk("user_message_chunk", run.prompt, str(uuid.uuid4())))
+    prompt = run.content or [updates.text_block(run.prompt)]
+    message_id = str(uuid.uuid4())
+    for block in prompt:
+        agent.emit(run, updates.user_content(block, message_id))
     more = [agent.take_context(), heard.context, *agent.tools.jobs.take_news()]
-    blocks = [updates.text_block(text) for text in (run.prompt, *more) if text]
+    blocks = [*prompt, *(updates.text_block(text) for text in more if text)]
     agent.conversation.add_prompt(blocks, run.run_id)
     return None
 

@@ -45,6 +45,7 @@ def restore(records: Iterable[dict[str, Any]]) -> Restored:
                     record["prompt"],
                     first_seq=0,
                     steer=record.get("steer", False),
+                    content=record.get("content"),
                     compact=record.get("compact"),
                     run_id=record["run_id"],
                     created_at=record["at"],

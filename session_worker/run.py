@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import dataclass, field
+from typing import Any
 
 from session_worker.result import AgentLoopResult
 from sidecar.protocol.events import now_iso
@@ -15,10 +16,13 @@ class Run:
     """`output` collects the agent's texts, one a message. `done` is set with `result`."""
 
     prompt: str
+    """Its text; what of it is none is in `content`."""
     first_seq: int
     """Events of this run have greater numbers."""
     steer: bool = False
     """Not to wait for the end of the run under way: it goes along with the next tool results."""
+    content: list[dict[str, Any]] | None = None
+    """The prompt as blocks of the Messages API, where it is more than text."""
     compact: str | None = None
     """No prompt but a wish to compact the conversation, with attention to this."""
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()))

@@ -19,6 +19,15 @@ def chunk(kind: str, text: str, message_id: str) -> Update:
     return {"sessionUpdate": kind, "content": text_block(text), "messageId": message_id}
 
 
+def user_content(block: dict[str, Any], message_id: str) -> Update:
+    """A part of a prompt that is no text."""
+    return {
+        "sessionUpdate": "user_message_chunk",
+        "content": _content(block),
+        "messageId": message_id,
+    }
+
+
 def tool_call(call: dict[str, Any], kind: str) -> Update:
     """Announced as the model asked for it; the title follows once the input is understood."""
     return {
@@ -80,6 +89,15 @@ def _diff(change: FileChange) -> dict[str, Any]:
 def plan(entries: list[dict[str, str]]) -> Update:
     """The whole plan, each time."""
     return {"sessionUpdate": "plan", "entries": entries}
+
+
+def current_mode(mode: str) -> Update:
+    return {"sessionUpdate": "current_mode_update", "currentModeId": mode}
+
+
+def config_options(options: list[dict[str, Any]]) -> Update:
+    """The whole list, each time."""
+    return {"sessionUpdate": "config_option_update", "configOptions": options}
 
 
 def usage(used: int, size: int, cost_usd: float | None) -> Update:

@@ -9,7 +9,7 @@ from pathlib import Path
 from session_worker.agent import Agent, prepare
 from session_worker.conversation import Conversation
 from session_worker.core import SessionCore
-from session_worker.equipment import equip
+from session_worker.equipment import Equipment, equip
 from session_worker.loop import serve_prompts
 from session_worker.model import Model
 from session_worker.prefix import Prefix
@@ -21,7 +21,7 @@ from session_worker.restore import restored_system
 from session_worker.tools.jobs import Jobs
 from session_worker.tools.spec import Launch
 from session_worker.tools.toolbox import SCHEMAS
-from session_worker.transcript import Record, TranscriptFull
+from session_worker.transcript import Record, TranscriptFull, read
 from sidecar.protocol import bounds
 
 
@@ -42,34 +42,48 @@ async def work(
     if system is None:
         system = await _first_system(core, place, skills)
     equipment = equip(core, place, skills.by_name, launch, records, cwd)
-    facts = spec.provider.facts
-    conversation = Conversation(
-        core.transcript,
-        records,
-        spec.provider.model,
-        [system, SCHEMAS],
-        api_blocks=facts.compaction,
-    )
-    del records  # what was compacted need not stay in memory
-    writer = RequestWriter(spec.provider.model, system, SCHEMAS, cached=facts.caching)
-    agent = Agent(spec, facts, core, conversation, model, writer, Prefix(writer), equipment)
     source = "startup" if spec.incarnation == 1 else "resume"
     told = {"source": source, "model": spec.provider.model}
     heard = await equipment.hooks.fire("SessionStart", source, told)
     equipment.gate.heard(heard)
-    agent.context = heard.context
-    async with asyncio.TaskGroup() as group:
-        group.create_task(prepare(agent))
-        group.create_task(_watch_jobs(core, equipment.tools.jobs))
-        try:
-            await serve_prompts(agent)
-        finally:
-            if core.stopping:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(bounds.SESSION_END_HOOKS_S):
-                        await equipment.hooks.fire(
-                            "SessionEnd", "destroyed", {"reason": "destroyed"}
-                        )
+    context = heard.context
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_watch_jobs(core, equipment.tools.jobs))
+            while True:
+                agent = _agent(core, model, system, records, equipment)
+                records = []  # what was compacted need not stay in memory
+                agent.context, context = context, ""
+                ahead = group.create_task(prepare(agent))
+                await serve_prompts(agent)
+                ahead.cancel()
+                records = await asyncio.to_thread(_read, core)
+    finally:
+        if core.stopping:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(bounds.SESSION_END_HOOKS_S):
+                    await equipment.hooks.fire("SessionEnd", "destroyed", {"reason": "destroyed"})
+
+
+def _agent(
+    core: SessionCore, model: Model, system: str, records: list[Record], equipment: Equipment
+) -> Agent:
+    """The agent of the model that is chosen now, with the conversation as the transcript has it."""
+    provider = core.spec.provider
+    facts = provider.facts
+    conversation = Conversation(
+        core.transcript,
+        records,
+        provider.model,
+        [system, SCHEMAS],
+        api_blocks=facts.compaction,
+    )
+    writer = RequestWriter(provider.model, system, SCHEMAS, cached=facts.caching)
+    return Agent(core.spec, facts, core, conversation, model, writer, Prefix(writer), equipment)
+
+
+def _read(core: SessionCore) -> list[Record]:
+    return list(read(core.spec.places["transcript"]))
 
 
 async def _watch_jobs(core: SessionCore, jobs: Jobs) -> None:

@@ -26,6 +26,7 @@ from session_worker.limits import Limits, apply_rlimits
 from session_worker.model import Model
 from session_worker.reporter import Reporter
 from session_worker.restore import next_incarnation, restore
+from session_worker.settings import chosen
 from session_worker.spec import SessionSpec
 from session_worker.transcript import Transcript, read
 from session_worker.work import work
@@ -73,6 +74,7 @@ async def serve(
         transcript = Transcript.open(spec.places["transcript"])
         stack.callback(transcript.close)
         records = list(read(spec.places["transcript"]))
+        spec = chosen(spec, records)
         spec = replace(spec, incarnation=max(spec.incarnation, next_incarnation(records)))
         log = EventLog(spec.places["ring"], spec.ring_bytes)
         stack.callback(log.close)

@@ -1,4 +1,6 @@
-"""Envelopes and runs as the Agent Communication Protocol shows them (acp.md §4, §6). Pure."""
+"""Envelopes and runs as the Agent Communication Protocol shows them (acp.md §4, §6). Pure, but
+that a run knows which question it was last shown with.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from session_worker.http.prompt_blocks import IMAGE_TYPES
 from session_worker.permission_request import PermissionRequest
 from session_worker.run import Run
 from session_worker.turn import StopReason
@@ -17,7 +20,7 @@ Event = dict[str, Any]
 MANIFEST: dict[str, Any] = {
     "name": AGENT_NAME,
     "description": "An agent that works in the session's directory with the session's tools",
-    "input_content_types": ["text/plain"],
+    "input_content_types": ["text/plain", *sorted(IMAGE_TYPES)],
     "output_content_types": ["text/plain"],
     "metadata": {},
 }
@@ -40,7 +43,8 @@ def run_status(run: Run, question: PermissionRequest | None) -> str:
 
 def run_object(run: Run, session_id: str, question: PermissionRequest | None) -> dict[str, Any]:
     """The Run of ACP-R; `result` is ours and holds the whole AgentLoopResult. `question` is what
-    the run waits for."""
+    the run waits for, and from now on what an answer to the run answers."""
+    run.shown_question = question and question.request_id
     error = run.result and run.result.error
     return {
         "run_id": run.run_id,
@@ -96,8 +100,7 @@ class Translator:
         if kind == events.RUN_FINISHED:
             return self.end()
         if kind == events.PERMISSION_REQUESTED:
-            self.finished = self._question() is not None
-            return [*self._complete(), self.run_event("awaiting")] if self.finished else []
+            return self.waiting(envelope["seq"])
         if kind == events.RETRY and data["discard"]:
             self._message_id, self._texts = None, []  # never completed: it was not said
         if kind == events.UPDATE and data["sessionUpdate"] == "agent_message_chunk":
@@ -107,6 +110,14 @@ class Translator:
         if kind in _FORWARDED:
             return [{"type": "generic", "generic": {kind: data}}]
         return []
+
+    def waiting(self, seq: int) -> list[Event]:
+        """The end for now, if the run still waits for an answer to what it asked by event `seq`."""
+        question = self._question()
+        if question is None or question.seq > seq:
+            return []
+        self.finished = True
+        return [*self._complete(), self.run_event("awaiting")]
 
     def end(self) -> list[Event]:
         """The terminal event, after the message it closes; also when the ring lost the word."""

@@ -10,12 +10,14 @@ from typing import Any, Literal
 from aiohttp import web
 from pydantic import BaseModel, Field
 
+from session_worker.blocks import Block
 from session_worker.core import SessionCore
 from session_worker.http.acp_r import AGENT_NAME, MANIFEST, Translator, run_object
 from session_worker.http.body import parse_body
 from session_worker.http.errors import HttpError
 from session_worker.http.keys import CORE
 from session_worker.http.permissions import settle
+from session_worker.http.prompt_blocks import image_block
 from session_worker.http.sse import KEEP_ALIVE, EventStream, follow, sse
 from session_worker.http.submit import submit
 from session_worker.permission_request import PermissionRequest
@@ -87,9 +89,9 @@ async def _create(request: web.Request) -> web.StreamResponse:
     core = request.app[CORE]
     wanted = await parse_body(request, _RunRequest)
     _require_agent(wanted.agent_name)
-    prompt = _prompt(wanted.input)
+    prompt, content = _prompt(wanted.input)
     session_id = _adopt_session_id(core, wanted)
-    run = submit(core, prompt, steer=wanted.steer)
+    run = submit(core, prompt, content=content, steer=wanted.steer)
     return await _answer(request, run, wanted.mode, session_id)
 
 
@@ -111,19 +113,18 @@ async def _answer(
 
 
 async def _over_or_awaiting(core: SessionCore, run: Run) -> None:
-    async with asyncio.TaskGroup() as group:
-        over = group.create_task(run.done.wait())
-        awaiting = group.create_task(core.requests.wait_of_run((run.host or run).run_id))
-        await asyncio.wait((over, awaiting), return_when=asyncio.FIRST_COMPLETED)
-        over.cancel()
-        awaiting.cancel()
+    while run.result is None and _question(core, run) is None:  # somebody else may be quick
+        async with asyncio.TaskGroup() as group:
+            over = group.create_task(run.done.wait())
+            awaiting = group.create_task(core.requests.wait_of_run((run.host or run).run_id))
+            await asyncio.wait((over, awaiting), return_when=asyncio.FIRST_COMPLETED)
+            over.cancel()
+            awaiting.cancel()
 
 
 def _question(core: SessionCore, run: Run) -> PermissionRequest | None:
-    """What the run waits for; from now on it is what an answer to the run answers."""
-    question = core.requests.of_run((run.host or run).run_id)
-    run.shown_question = question and question.request_id
-    return question
+    """What the run waits for."""
+    return core.requests.of_run((run.host or run).run_id)
 
 
 async def _stream(
@@ -155,6 +156,8 @@ def _translate(translator: Translator, run: Run, batch: list[Record | Gap]) -> l
             out.append({"type": "generic", "generic": {"gap": gap}})
             if run.finished_seq is not None and item.to_seq >= run.finished_seq:
                 out += translator.end()
+            else:
+                out += translator.waiting(item.to_seq)
         else:
             out += translator.feed(json.loads(item.payload))
         if translator.finished:
@@ -193,10 +196,9 @@ async def _resume(request: web.Request) -> web.StreamResponse:
     wanted = await parse_body(request, _ResumeRequest)
     words = [part.content or "" for part in wanted.await_resume.message.parts]
     option, reason = (words[0] if words else "").strip(), "\n".join(words[1:])
-    after = core.log.last_seq
-    settle(core, run.shown_question, option, reason)
-    run.shown_question = None
-    return await _answer(request, run, wanted.mode, core.spec.session_id, after)
+    question = settle(core, run.shown_question, option, reason)
+    # a stream goes on where the last one ended: the next question may have been asked already
+    return await _answer(request, run, wanted.mode, core.spec.session_id, question.seq)
 
 
 async def _cancel(request: web.Request) -> web.Response:
@@ -221,24 +223,30 @@ def _require_agent(name: str) -> None:
         raise HttpError(404, "not_found", f"the agent here is named {AGENT_NAME!r}")
 
 
-def _prompt(messages: list[_Message]) -> str:
-    """The text of all parts. Other content arrives with a later version, and is refused now."""
-    texts: list[str] = []
+def _prompt(messages: list[_Message]) -> tuple[str, list[Block] | None]:
+    """The text of all parts, and where there are images, all as blocks of the Messages API."""
+    blocks: list[Block] = []
     for message in messages:
         if message.role != "user":
             raise HttpError(422, "invalid_input", "input: the session keeps its own history")
-        for part in message.parts:
-            if (
-                part.content is None
-                or part.content_encoding != "plain"
-                or not part.content_type.startswith("text/")
-            ):
-                raise HttpError(422, "invalid_input", "input: only plain text parts are taken")
-            texts.append(part.content)
+        blocks += map(_block, message.parts)
+    texts = [block["text"] for block in blocks if block["type"] == "text"]
     prompt = "\n\n".join(texts)
-    if not prompt.strip():
+    if len(texts) == len(blocks) and not prompt.strip():
         raise HttpError(422, "invalid_input", "input: the prompt has no text")
-    return prompt
+    return prompt, None if len(texts) == len(blocks) else [b for b in blocks if b.get("text") != ""]
+
+
+def _block(part: _Part) -> Block:
+    if part.content is not None and part.content_type.startswith("text/"):
+        if part.content_encoding == "plain":
+            return {"type": "text", "text": part.content}
+    elif part.content is not None and part.content_encoding == "base64":
+        try:
+            return image_block(part.content_type, part.content)
+        except ValueError as error:
+            raise HttpError(422, "invalid_input", f"input: {error}") from None
+    raise HttpError(422, "invalid_input", "input: parts are plain text, or images in base64")
 
 
 def _adopt_session_id(core: SessionCore, wanted: _RunRequest) -> str:

@@ -8,7 +8,6 @@ neither what it contains nor what contains it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import stat
@@ -18,7 +17,7 @@ from typing import Any, cast
 
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.events import now_iso
-from sidecar.protocol.files import read_json, write_json
+from sidecar.protocol.files import exclusive, read_json, write_json
 
 VERSION = 1
 
@@ -90,17 +89,12 @@ class TrustStore:
     @contextlib.contextmanager
     def _changing(self) -> Generator[dict[str, str]]:
         """What is trusted, to be changed; nobody else changes it meanwhile."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        lock = os.open(self._file.with_suffix(".lock"), flags, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with exclusive(self._file):
             before = self.trusted()
             trusted = dict(before)
             yield trusted
             if trusted != before:
                 write_json(self._file, {"v": VERSION, "trusted": trusted})
-        finally:
-            os.close(lock)
 
 
 def _checked(stored: dict[str, Any]) -> dict[str, str]:

@@ -302,7 +302,7 @@ def test_the_transcript_holds_the_whole_conversation(talk: Callable[..., Endpoin
         "message",
         "run_finished",
     ]
-    assert [record["n"] for record in records] == list(range(1, 11))
+    assert [record["n"] for record in records] == list(range(1, 12))
     assert "## go" in markdown
     assert "echo hi" in markdown
     assert "bye" in markdown
