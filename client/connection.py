@@ -42,6 +42,8 @@ class Connection:
         self._writer = writer
         self._ids = itertools.count(1)
         self._pending: dict[int, asyncio.Future[Any]] = {}
+        self._refusal: SidecarError | None = None
+        """Why the daemon does not go on, where it says so."""
         self._queue: asyncio.Queue[Notification | None] = asyncio.Queue(_BACKLOG)
         self._reading = asyncio.create_task(self._read())
 
@@ -74,7 +76,7 @@ class Connection:
         if len(line) > bounds.CONTROL_LINE_BYTES:
             raise LineTooLong(bounds.CONTROL_LINE_BYTES)
         if self.lost:
-            raise ConnectionLost("the connection to the daemon is closed")
+            raise self._refusal or ConnectionLost("the connection to the daemon is closed")
         answer = self._pending[request_id] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout_s):
@@ -118,12 +120,15 @@ class Connection:
             self.lost = True
             for answer in self._pending.values():
                 if not answer.done():
-                    answer.set_exception(ConnectionLost(reason))
+                    answer.set_exception(self._refusal or ConnectionLost(reason))
         await self._queue.put(None)
 
     async def _take(self, message: dict[str, Any]) -> None:
         if "method" in message:
             await self._queue.put((message["method"], message.get("params") or {}))
+            return
+        if "error" in message and message.get("id") is None:
+            self._refusal = SidecarError.from_wire(message["error"])
             return
         answer = self._pending.get(message.get("id") or 0)
         if answer is None or answer.done():

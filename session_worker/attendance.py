@@ -18,7 +18,7 @@ class Attendance:
 
     def __init__(self) -> None:
         self._attached = 0
-        self._alone_s = 0.0
+        self._visits = 0
 
     @contextmanager
     def attached(self) -> Generator[None]:
@@ -27,16 +27,17 @@ class Attendance:
             yield
         finally:
             self._attached -= 1
-            self._alone_s = 0.0
+            self.polled()
 
     def polled(self) -> None:
         """Somebody looked, and will look again."""
-        self._alone_s = 0.0
+        self._visits += 1
 
     async def until_alone(self, for_s: float) -> None:
         """Returns once nobody has attended for so long, counted from now."""
-        self._alone_s = 0.0
-        while self._attached or self._alone_s < for_s:
+        alone_s = 0.0
+        while self._attached or alone_s < for_s:
+            before = self._visits
             tick_s = min(bounds.ATTENDANCE_TICK_S, for_s) or bounds.ATTENDANCE_TICK_S
             await asyncio.sleep(tick_s)
-            self._alone_s = 0.0 if self._attached else self._alone_s + tick_s
+            alone_s = 0.0 if self._attached or self._visits > before else alone_s + tick_s

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from session_worker.memory import Memory
 from session_worker.permissions.policy import Policy
 from session_worker.project.nested import NestedInstructions
 from session_worker.project.place import Place
-from session_worker.project.policy import project_policy
+from session_worker.project.policy import FILES, project_policy
 from session_worker.project.skills import Skill
 from session_worker.tools.spec import Launch, Shell, ToolContext
 from session_worker.tools.toolbox import BY_NAME, Toolbox
@@ -73,14 +73,20 @@ def equip(
         roots=context.roots,
         home=place.home or Path("/nonexistent"),
         # nobody writes unasked to our sockets, our files, and the settings that govern us
+        protected=(*map(_canonical, spec.private.values()), *_settings(place.root)),
         trusted=trusted,
-        protected=(*map(_canonical, spec.private.values()), place.root / ".sidecar"),
     )
     memory = Memory(core.transcript, records, Remembered(state), place.root)
     gate = Gate(core, BY_NAME, policy, memory, hooks, context.shell)
     context = replace(context, hidden=lru_cache(HIDDEN_CACHED)(gate.hides))
     nested = NestedInstructions(place, extra)
     return Equipment(Toolbox(core, gate, hooks, nested, context), gate, hooks)
+
+
+def _settings(root: Path) -> Iterator[Path]:
+    """Of the project, as they are called and where they are: a repository may have links there."""
+    yield root / ".sidecar"
+    yield from (_canonical(root / each) for each in (".sidecar", *FILES.values()))
 
 
 def _canonical(path: Path) -> Path:

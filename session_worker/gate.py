@@ -44,7 +44,7 @@ NOBODY = (
 
 
 class Gate:
-    """One session's. `unanswered` is set once a call went unasked where that ends a run."""
+    """One session's."""
 
     def __init__(
         self,
@@ -61,7 +61,13 @@ class Gate:
         self._memory = memory
         self._hooks = hooks
         self._shell = shell
-        self.unanswered = False
+        self._unanswered_in: str | None = None
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a call of the run under way went unasked, where that ends the run."""
+        run = self._core.current
+        return run is not None and run.run_id == self._unanswered_in
 
     async def admit(self, call: ToolCall, run_id: str, repeats: int) -> ToolCall | str:
         """The call to run, perhaps changed by a hook; or why not, said to the model. `repeats` is
@@ -91,7 +97,10 @@ class Gate:
     def hides(self, path: Path) -> bool:
         """Whether a rule, not the mode, keeps the model from reading `path` unasked."""
         request = Request("read_file", "read", True, paths=(str(path),))
-        return decide(request, dataclasses.replace(self._policy, mode="bypass")).decision is not Decision.ALLOW
+        return (
+            decide(request, dataclasses.replace(self._policy, mode="bypass")).decision
+            is not Decision.ALLOW
+        )
 
     def _rules(self, mode: str) -> Policy:
         """As they are now: what people remembered may have grown."""
@@ -137,7 +146,8 @@ class Gate:
         if answer.allows:
             return _granted(call, verdict)
         if answer.outcome == UNATTENDED:
-            self.unanswered = self._core.spec.permissions.headless == "fail"
+            if self._core.spec.permissions.headless == "fail":
+                self._unanswered_in = run_id
             return NOBODY
         if answer.option_id is None and (run := self._core.find(run_id)):
             self._core.ask_to_cancel(run)

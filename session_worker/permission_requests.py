@@ -85,10 +85,9 @@ class PermissionRequests:
             alone.cancel()
         return request.answer.result() if request.answer.done() else Answer(UNATTENDED)
 
-    def answer(self, request_id: str, option: str | None, reason: str = "") -> None:
-        """Settle a question by an option's id or kind; by None it is cancelled, as ACP-C has it.
-
-        Raises `NotPending`, `UnknownOption`.
+    def answer(self, request_id: str, option: str | None, reason: str = "") -> PermissionRequest:
+        """The question, settled by an option's id or kind; by None it is cancelled, as ACP-C has
+        it. Raises `NotPending`, `UnknownOption`.
         """
         request = next((r for r in self.pending() if r.request_id == request_id), None)
         if request is None:
@@ -99,3 +98,4 @@ class PermissionRequests:
             request.answer.set_result(Answer(SELECTED, chosen, reason))
         else:
             raise UnknownOption
+        return request

@@ -13,6 +13,7 @@ from typing import Any, cast
 from sidecar.permission_config import Permissions, Sandbox, read_permissions, read_sandbox
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
+from sidecar.tcp_config import Tcp, read_tcp
 
 Prices = Mapping[str, Mapping[str, float]]
 PRICES = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
@@ -23,8 +24,8 @@ class Config:
     """`spawn`: how sessions start, `fork` (from a zygote; Linux) or `exec` (from a warm spare).
 
     `prices`: dollars for a million tokens, by model, with the names of `PRICES`; the first two must
-    be there. They win over the prices that are known. `permissions` and `sandbox` are what sessions
-    start with.
+    be there. They win over the prices that are known. `permissions`, `sandbox` and `tcp` are what
+    sessions start with.
     """
 
     spawn: str = "fork" if sys.platform == "linux" else "exec"
@@ -32,6 +33,7 @@ class Config:
     prices: Prices = field(default_factory=dict[str, Mapping[str, float]])
     permissions: Permissions = field(default_factory=Permissions)
     sandbox: Sandbox = field(default_factory=Sandbox)
+    tcp: Tcp = field(default_factory=Tcp)
 
 
 def load(path: Path) -> Config:
@@ -44,9 +46,13 @@ def load(path: Path) -> Config:
         raise _bad(path, str(error)) from error
     try:
         raw = tomllib.loads(text)
-        raw |= {"permissions": read_permissions(raw, text), "sandbox": read_sandbox(raw)}
+        raw |= {
+            "permissions": read_permissions(raw, text),
+            "sandbox": read_sandbox(raw),
+            "tcp": read_tcp(raw),
+        }
         raw.pop("hooks", None)  # the permissions hold them
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _bad(path, str(error)) from error
     known = {setting.name for setting in fields(Config)}
     if unknown := sorted(set(raw) - known):

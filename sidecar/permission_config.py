@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any, cast
 from sidecar.protocol import bounds
 from sidecar.protocol.hooks import Hook
 from sidecar.protocol.methods import PERMISSION_MODES
-from sidecar.protocol.policy_file import LISTS, Rules, parse_policy
+from sidecar.protocol.policy_file import Rules, parse_policy
 
 SYSTEM_FILE = Path("/etc/sidecar/config.toml")
 """Of the machine's administrator: its rules and hooks come before the user's."""
@@ -45,12 +46,10 @@ class Permissions:
 
 def read_permissions(raw: Mapping[str, Any], text: str) -> Permissions:
     """From the user's file, which is `text`, and the system's. Raises ValueError."""
-    rules, hooks = parse_policy(raw, "user", text)
+    known = ("mode", "headless", "headless_after_s", "additional_dirs")
+    rules, hooks = parse_policy(raw, "user", text, known)
     table = cast("dict[str, Any]", raw.get("permissions", {}))
-    settings = {name: value for name, value in table.items() if name not in LISTS}
-    known = {"mode", "headless", "headless_after_s", "additional_dirs"}
-    if unknown := sorted(set(settings) - known):
-        raise ValueError(f"permissions has no {unknown[0]!r}, only {', '.join(sorted(known))}")
+    settings = {name: value for name, value in table.items() if name in known}
     _one_of("permissions.mode", settings.get("mode", "ask"), PERMISSION_MODES)
     _one_of("permissions.headless", settings.get("headless", "deny"), HEADLESS)
     after_s = settings.get("headless_after_s", 0)
@@ -80,7 +79,10 @@ def read_sandbox(raw: Mapping[str, Any]) -> Sandbox:
 def _system() -> tuple[Rules, tuple[Hook, ...]]:
     try:
         text = SYSTEM_FILE.read_text(encoding="utf-8")
-        return parse_policy(tomllib.loads(text), "system", text)
+        raw = tomllib.loads(text)
+        if unknown := sorted(set(raw) - {"permissions", "hooks"}):
+            raise ValueError(f"the system cannot set {unknown[0]!r}")
+        return parse_policy(raw, "system", text)
     except FileNotFoundError:
         return Rules("system"), ()
     except (OSError, ValueError) as error:
@@ -95,6 +97,11 @@ def _one_of(name: str, given: Any, choice: tuple[str, ...]) -> None:
 def _directories(given: Any) -> tuple[str, ...]:
     named = cast("list[Any]", given) if isinstance(given, list) else [given]
     for path in named:
-        if not isinstance(path, str) or not Path(path).expanduser().is_absolute():
+        # `expanduser` of os.path, unlike that of Path, bears a user that is not there
+        if not isinstance(path, str) or "\0" in path or not _full(path).is_absolute():
             raise ValueError(f"permissions.additional_dirs are full paths, not {path!r}")
-    return tuple(str(Path(path).expanduser()) for path in named)
+    return tuple(str(_full(path)) for path in named)
+
+
+def _full(path: str) -> Path:
+    return Path(os.path.expanduser(path))  # noqa: PTH111

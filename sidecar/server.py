@@ -96,17 +96,20 @@ class ControlServer:
             peer = writer.get_extra_info("socket")
             if not is_ours(peer):
                 await self._turn_away(
-                    writer, "forbidden", "this daemon is another user's", "run your own"
+                    reader, writer, "forbidden", "this daemon is another user's", "run your own"
                 )
             elif is_of_a_session(peer, beside=os.getpid()):
                 await self._turn_away(
+                    reader,
                     writer,
                     "forbidden",
                     "what a session's agent starts may not use the control plane",
                     "run it in a terminal of your own",
                 )
             elif len(self.connections) >= bounds.CONTROL_CONNECTIONS:
-                await self._turn_away(writer, "overloaded", "too many connections", "retry later")
+                await self._turn_away(
+                    reader, writer, "overloaded", "too many connections", "retry later"
+                )
             else:
                 await self._converse(reader, writer)
         except* (ConnectionError, TimeoutError):
@@ -114,10 +117,15 @@ class ControlServer:
         except* Exception:
             log.exception("a control connection failed")
 
-    async def _turn_away(self, writer: asyncio.StreamWriter, *error: str) -> None:
+    async def _turn_away(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *error: str
+    ) -> None:
+        """A request left unread, or that cannot be written, would cost the client the refusal."""
         writer.write(encode(rpc.stream_refusal(SidecarError(*error))))
-        async with asyncio.timeout(bounds.CONTROL_WRITE_S):
-            await writer.drain()
+        writer.write_eof()
+        async with asyncio.timeout(bounds.LAST_ANSWERS_S):
+            while await reader.read(bounds.CONTROL_LINE_BYTES):
+                pass
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         lines = LineSplitter(bounds.CONTROL_LINE_BYTES)

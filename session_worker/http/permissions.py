@@ -10,6 +10,7 @@ from session_worker.http.body import parse_body
 from session_worker.http.errors import HttpError
 from session_worker.http.keys import CORE
 from session_worker.http.session import require_session
+from session_worker.permission_request import PermissionRequest
 from session_worker.permission_requests import NotPending, UnknownOption
 from sidecar.protocol import bounds
 
@@ -39,10 +40,12 @@ async def _answer(request: web.Request) -> web.Response:
     return web.json_response({})
 
 
-def settle(core: SessionCore, request_id: str | None, option: str | None, reason: str) -> None:
-    """Answer a question. Raises `HttpError`."""
+def settle(
+    core: SessionCore, request_id: str, option: str | None, reason: str
+) -> PermissionRequest:
+    """The question, answered. Raises `HttpError`."""
     try:
-        core.requests.answer(request_id or "", option, reason[: bounds.PERMISSION_REASON_CHARS])
+        return core.requests.answer(request_id, option, reason[: bounds.PERMISSION_REASON_CHARS])
     except NotPending:
         raise HttpError(
             403, "invalid_input", "this question is not open: it was answered, or its run has ended"

@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from typing import Any, Literal
 
 from aiohttp import web
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from session_worker.blocks import Block
 from session_worker.core import SessionCore
@@ -54,6 +54,14 @@ class _RunRequest(BaseModel):
 
 class _AwaitResume(BaseModel):
     message: _Message
+
+
+class _NamedAnswer(BaseModel):
+    """Ours: an answer as JSON, which says to what."""
+
+    request_id: str
+    option_id: str
+    reason: str = ""
 
 
 class _ResumeRequest(BaseModel):
@@ -189,16 +197,30 @@ async def _events(request: web.Request) -> web.Response:
 
 
 async def _resume(request: web.Request) -> web.StreamResponse:
-    """Answers the question that the run was last seen to wait for."""
+    """Answers the question that the run was last seen to wait for, by whomever: where several
+    clients answer, each should name its own."""
     core, run = _find(request)
     if run.shown_question is None:
         raise HttpError(403, "invalid_input", "the run does not wait for an answer")
     wanted = await parse_body(request, _ResumeRequest)
-    words = [part.content or "" for part in wanted.await_resume.message.parts]
-    option, reason = (words[0] if words else "").strip(), "\n".join(words[1:])
-    question = settle(core, run.shown_question, option, reason)
+    answer = _said(wanted.await_resume.message.parts, run.shown_question)
+    question = settle(core, answer.request_id, answer.option_id, answer.reason)
     # a stream goes on where the last one ended: the next question may have been asked already
     return await _answer(request, run, wanted.mode, core.spec.session_id, question.seq)
+
+
+def _said(parts: list[_Part], shown: str) -> _NamedAnswer:
+    words = [part.content or "" for part in parts] or [""]
+    if not parts or parts[0].content_type != "application/json":
+        return _NamedAnswer(
+            request_id=shown, option_id=words[0].strip(), reason="\n".join(words[1:])
+        )
+    try:
+        return _NamedAnswer.model_validate_json(words[0])
+    except ValidationError:
+        raise HttpError(
+            422, "invalid_input", 'an answer is {"request_id", "option_id", "reason"}'
+        ) from None
 
 
 async def _cancel(request: web.Request) -> web.Response:

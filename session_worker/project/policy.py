@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from session_worker.project.reading import Refused, read_text
+from session_worker.tools.truncate import size_text
 from sidecar.protocol.bounds import KIB
 from sidecar.protocol.hooks import Hook
 from sidecar.protocol.policy_file import Rules, parse_policy
@@ -45,11 +46,13 @@ def project_policy(root: Path, *, trusted: bool) -> ProjectPolicy:
             text = read_text(root / file, root, FILE_BYTES)
             if text is None:
                 continue
+            if (root / file).stat().st_size > FILE_BYTES:
+                raise ValueError(f"it is longer than {size_text(FILE_BYTES)}")
             raw = tomllib.loads(text)
             if unknown := sorted(set(raw) - {"permissions", "hooks"}):
                 raise ValueError(f"a project cannot set {unknown[0]!r}")
             rules, wanted = parse_policy(raw, source, text)
-        except (Refused, ValueError) as error:
+        except (Refused, ValueError, OSError, RecursionError) as error:
             layers.append(Rules(f"{source}, unreadable", ask=(Rule("*"),)))
             notices.append(f"{root / file}: {error}. Until it is corrected, everything is asked.")
             continue

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -41,14 +41,18 @@ def parse_rules(table: Mapping[str, Any], source: str, text: str = "") -> Rules:
     return Rules(source, *(_parse_list(table, name, text) for name in LISTS))
 
 
-def parse_policy(raw: Mapping[str, Any], source: str, text: str) -> tuple[Rules, tuple[Hook, ...]]:
-    """Rules and hooks of a whole file. Raises ValueError."""
+def parse_policy(
+    raw: Mapping[str, Any], source: str, text: str, settings: Collection[str] = ()
+) -> tuple[Rules, tuple[Hook, ...]]:
+    """Rules and hooks of a whole file, whose `[permissions]` may hold `settings`, too. Raises
+    ValueError: a list of denies must not be lost to a misspelling."""
     table: Any = raw.get("permissions", {})
     if not isinstance(table, dict):
         raise ValueError("permissions is a table: [permissions]")
-    return parse_rules(cast("dict[str, Any]", table), source, text), parse_hooks(
-        raw.get("hooks", []), source
-    )
+    given, known = cast("dict[str, Any]", table), {*LISTS, *settings}
+    if unknown := sorted(set(given) - known):
+        raise ValueError(f"permissions has no {unknown[0]!r} here, only {', '.join(sorted(known))}")
+    return parse_rules(given, source, text), parse_hooks(raw.get("hooks", []), source)
 
 
 def _parse_list(table: Mapping[str, Any], name: str, text: str) -> tuple[Rule, ...]:
@@ -62,12 +66,14 @@ def _parse_list(table: Mapping[str, Any], name: str, text: str) -> tuple[Rule, .
                 raise ValueError(f"a rule is a text, not {rule!r}")
             rules.append(parse_rule(rule))
         except ValueError as error:
-            where = _line_of(str(rule), text)
+            where = _line_of(rule, text)
             raise ValueError(f"{where}permissions.{name}: {error}") from None
     return tuple(rules)
 
 
-def _line_of(rule: str, text: str) -> str:
+def _line_of(rule: object, text: str) -> str:
     """Where it stands; the parser does not tell. Nothing for one that is written with escapes."""
-    numbered = enumerate(text.splitlines(), 1)
-    return next((f"line {number}: " for number, line in numbered if rule in line), "")
+    for number, line in enumerate(text.splitlines(), 1):
+        if f'"{rule}"' in line or f"'{rule}'" in line:
+            return f"line {number}: "
+    return ""
