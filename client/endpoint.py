@@ -74,12 +74,11 @@ async def _request(
     import aiohttp
 
     where = info["endpoint"]
-    headers = {"Authorization": f"Bearer {where['token']}"} if where["token"] else None
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=bounds.CONNECT_S, sock_read=silence_s)
     connector = aiohttp.UnixConnector(where["socket"])
     try:
         async with (
-            aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers) as http,
+            aiohttp.ClientSession(connector=connector, timeout=timeout) as http,
             http.request(method, f"http://localhost{path}", json=body) as response,
         ):
             if response.status >= 400:

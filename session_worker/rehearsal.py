@@ -53,7 +53,7 @@ async def _play(directory: Path) -> None:
         listener.listen()
         spec = SessionSpec.from_wire(_specification(directory))
         async with asyncio.timeout(bounds.ZYGOTE_READY_S), asyncio.TaskGroup() as group:
-            serving = group.create_task(serve(spec, build_app(), theirs, listener))
+            serving = group.create_task(serve(spec, build_app(), theirs, [listener]))
             reader, writer = await asyncio.open_unix_connection(endpoint)
             writer.write(_REQUESTS)
             answers = await reader.read()
@@ -78,6 +78,7 @@ def _specification(directory: Path) -> dict[str, Any]:
         "ring_bytes": bounds.RING_MIN_BYTES,
         "limits": {},
         "cgroup": None,
+        "tcp": None,
         "prices": {},
         "permissions": {
             "headless": "deny",

@@ -27,6 +27,7 @@ from session_worker import child, process_tree, restart
 from session_worker.grants import Grants
 from session_worker.limits import Limits, Watch
 from session_worker.line_socket import LineSocket
+from session_worker.loopback import Loopback
 from session_worker.worker_log import WorkerLog
 from session_worker.worker_start import StartWorker, hand_over
 from sidecar.protocol import bounds, cgroup, prctl
@@ -35,7 +36,17 @@ from sidecar.protocol.files import write_json
 from sidecar.protocol.peer import SHIM_NAME, is_of_a_session, is_ours
 
 REPORTED = frozenset(
-    {"state", "model", "incarnation", "run", "usage", "sandbox", "last_result", "last_active_at"}
+    {
+        "state",
+        "model",
+        "incarnation",
+        "run",
+        "usage",
+        "mode",
+        "sandbox",
+        "last_result",
+        "last_active_at",
+    }
 )
 """Members of the word that the worker reports; the others are the shim's own knowledge."""
 
@@ -55,6 +66,7 @@ class Shim:
         self._worker_code: int | None = None
         self._start_at: float | None = None
         self._cgroup: str | None = None
+        self._tcp: Loopback | None = None
         self._limits = Watch(Limits())
         self._crashes: list[float] = []
         self._was_up = False
@@ -149,7 +161,7 @@ class Shim:
         with suppress(OSError):
             connection, _ = listener.accept()
             if is_ours(connection) and not is_of_a_session(connection, beside=os.getpid()):
-                self._add_link(connection).tell({"word": self._word})
+                self._add_link(connection).tell(self._told())
             else:
                 connection.close()
 
@@ -190,13 +202,15 @@ class Shim:
         self._word["incarnation"] += 1
         try:
             self._limits.make_group()
+            if self._tcp is None and self._spec.get("tcp") is not None:
+                self._tcp = Loopback.open()
             self._word["pid"], link = self._start_worker()
         except OSError as error:
             os.write(2, f"no worker could be started: {error}\n".encode())
             self._worker_code = child.CRASHED
             return
         self._word["started_at"] = now_iso()
-        hand_over(link, self._grants.endpoint, self._log.writer)
+        hand_over(link, self._listeners(), self._log.writer)
         self._worker = self._add_link(link)
         self._worker.send(
             {
@@ -204,9 +218,13 @@ class Shim:
                 "incarnation": self._word["incarnation"],
                 "restart_reason": self._restart_reason,
                 "shim_pid": os.getpid(),
+                "tcp": self._tcp and self._tcp.to_spec(self._spec["tcp"]),
             }
         )
         self._tell()
+
+    def _listeners(self) -> list[socket.socket]:
+        return [self._grants.endpoint, *([self._tcp.listener] if self._tcp else [])]
 
     def _on_report(self, report: dict[str, Any]) -> None:
         self._was_up = True
@@ -221,7 +239,11 @@ class Shim:
     def _tell(self) -> None:
         for link in self._links:
             if link is not self._worker:
-                link.tell({"word": self._word})
+                link.tell(self._told())
+
+    def _told(self) -> dict[str, Any]:
+        """The word with what is only told and never written: the exit record has no token."""
+        return {"word": {**self._word, "tcp": self._tcp and self._tcp.to_word()}}
 
     # --- a worker that has gone ------------------------------------------------------------
 
@@ -233,7 +255,8 @@ class Shim:
         self._worker_code = None
         if asleep:
             self._word["state"] = "sleeping"
-            self._watch(self._grants.endpoint, self._wake)
+            for listener in self._listeners():
+                self._watch(listener, self._wake)
             self._tell()
             return
         self._crashes = restart.recent(self._crashes, time.monotonic())
@@ -249,9 +272,12 @@ class Shim:
         self._word["state"] = "restarting"
         self._tell()
 
-    def _wake(self, endpoint: socket.socket) -> None:
+    def _wake(self, _: socket.socket) -> None:
         """Somebody connects to a sleeping session; the worker will find the connection queued."""
-        self._selector.unregister(endpoint)
+        if self._word["state"] != "sleeping":
+            return  # the other socket has just woken it, or it is being ended
+        for listener in self._listeners():
+            self._selector.unregister(listener)
         self._word["state"] = "starting"
         self._restart_reason = None
         self._start_worker_now()
@@ -302,6 +328,9 @@ class Shim:
                 write_json(Path(places["exit"]), {**self._word["exit"], "word": self._word})
             for name in ("endpoint", "control", "model"):
                 Path(places[name]).unlink(missing_ok=True)
+        if self._tcp is not None:
+            self._tcp.listener.close()
+            self._tcp = None
         self._tell()
 
     def _linger(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,19 @@ class PermissionSpec:
 
 
 @dataclass(frozen=True)
+class TcpSpec:
+    """The endpoint on loopback. `origins` are the pages that may ask although they are pages."""
+
+    port: int
+    token: str = field(repr=False)
+    origins: frozenset[str]
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any]) -> TcpSpec:
+        return cls(wire["port"], wire["token"], frozenset(wire["origins"]))
+
+
+@dataclass(frozen=True)
 class SessionSpec:
     """`private` is where Sidecar's own files and sockets are: `runtime`, `state`, `config`.
     `tool_env` is everything a tool's environment holds; provider keys are not in it."""
@@ -57,6 +70,7 @@ class SessionSpec:
     mode: str
     ring_bytes: int
     cgroup: str | None
+    tcp: TcpSpec | None
     budget: Budget
     prices: dict[str, dict[str, float]]
     permissions: PermissionSpec
@@ -80,6 +94,7 @@ class SessionSpec:
             mode=wire["mode"],
             ring_bytes=wire["ring_bytes"],
             cgroup=wire["cgroup"],
+            tcp=wire["tcp"] and TcpSpec.from_wire(wire["tcp"]),
             budget=Budget(wire["limits"].get("tokens"), wire["limits"].get("cost_usd")),
             prices=wire["prices"],
             permissions=PermissionSpec.from_wire(wire["permissions"]),

@@ -49,6 +49,8 @@ class Transcript:
         self._lock = threading.Lock()
         self.n = n
         self.torn_bytes = torn_bytes
+        self.newest_event: Callable[[], int] | None = None
+        """Its number goes into the record of each message, which covers the events until there."""
 
     @classmethod
     def open(cls, path: Path) -> Transcript:
@@ -81,6 +83,8 @@ class Transcript:
         All or nothing: raises `TranscriptFull` after taking back what was written.
         """
         with self._lock:
+            if kind == "message" and self.newest_event is not None:
+                fields["seq"] = self.newest_event()
             record = dict(v=VERSION, n=self.n + 1, at=now_iso(), kind=kind, **fields)
             line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
             try:

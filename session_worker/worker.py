@@ -40,14 +40,14 @@ _APP = build_app()
 
 def run_worker(link: socket.socket) -> None:
     """Wait for a session, then serve it until SIGTERM."""
-    listener = take_over(link)
+    listeners = take_over(link)
     wire = _read_specification(link)
     prctl.die_with_parent(wire["shim_pid"])
     prctl.hide_memory()
     prctl.set_name("sidecar-worker")
     apply_rlimits(Limits.from_wire(wire["limits"]))
     set_up_log()
-    asyncio.run(serve(SessionSpec.from_wire(wire), _APP, link, listener))
+    asyncio.run(serve(SessionSpec.from_wire(wire), _APP, link, listeners))
 
 
 def set_up_log() -> None:
@@ -64,7 +64,7 @@ def _read_specification(link: socket.socket) -> dict[str, Any]:
 
 
 async def serve(
-    spec: SessionSpec, app: web.Application, link: socket.socket, listener: socket.socket
+    spec: SessionSpec, app: web.Application, link: socket.socket, listeners: list[socket.socket]
 ) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -78,6 +78,7 @@ async def serve(
         spec = replace(spec, incarnation=max(spec.incarnation, next_incarnation(records)))
         log = EventLog(spec.places["ring"], spec.ring_bytes)
         stack.callback(log.close)
+        transcript.newest_event = lambda: log.last_seq
         core = SessionCore(spec, log, transcript, Reporter(link))
         transcript.append(
             "session",
@@ -100,7 +101,7 @@ async def serve(
         core.take_over(restored)
         if in_group:
             await in_group  # before anybody can have us start something
-        door = await Door.open(core, app, listener)
+        door = await Door.open(core, app, listeners)
         stack.push_async_callback(door.close)
         core.announce()
         async with asyncio.TaskGroup() as group:

@@ -1,6 +1,6 @@
 """How a shim starts its worker: by fork from its own image, or by exec where fork is unsafe.
 
-Either way the worker gets one descriptor, its link to the shim. The listening socket and the
+Either way the worker gets one descriptor, its link to the shim. The listening sockets and the
 specification follow over it (`hand_over`, then one line), so both paths are one protocol.
 """
 
@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 from session_worker import child, oom
 
+_LISTENERS_MAX = 2
+"""Of one session: its Unix socket, and one on loopback if it was asked for."""
 StartWorker = Callable[[], tuple[int, socket.socket]]
 """Starts a worker; answers its pid and the shim's end of its link. Raises OSError."""
 
@@ -37,22 +39,22 @@ def exec_worker(score: int | None) -> tuple[int, socket.socket]:
     return pid, ours
 
 
-def hand_over(link: socket.socket, listener: socket.socket, log: int) -> None:
-    """Pass the listening socket and where output goes; the socket stays open here, so that clients
+def hand_over(link: socket.socket, listeners: list[socket.socket], log: int) -> None:
+    """Pass the listening sockets and where output goes; the sockets stay open here, so that clients
     queue while no worker runs."""
-    socket.send_fds(link, [b"\n"], [listener.fileno(), log])
+    socket.send_fds(link, [b"\n"], [log, *(listener.fileno() for listener in listeners)])
 
 
-def take_over(link: socket.socket) -> socket.socket:
+def take_over(link: socket.socket) -> list[socket.socket]:
     """The worker's side of `hand_over`; blocks until the shim has a session for us.
 
     Raises SystemExit when the shim left without one: a spare that nobody needed.
     """
-    _, fds, _, _ = socket.recv_fds(link, 1, 2)
+    _, fds, _, _ = socket.recv_fds(link, 1, 1 + _LISTENERS_MAX)
     if not fds:
         raise SystemExit(0)
-    listener, log = fds
+    log, *listeners = fds
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    return socket.socket(fileno=listener)
+    return [socket.socket(fileno=listener) for listener in listeners]

@@ -117,7 +117,7 @@ def _unlink_if_ours(path: Path, inode: int | None) -> None:
 
 
 def _announce(server: ControlServer, session: Session) -> None:
-    line = encode({"jsonrpc": "2.0", "method": SESSION_CHANGED, "params": session.info()})
+    line = encode({"jsonrpc": "2.0", "method": SESSION_CHANGED, "params": session.info_for_many()})
     for connection in server.connections:
         if connection.wants_changes:
             connection.offer(line)

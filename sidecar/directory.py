@@ -87,7 +87,7 @@ class Directory:
         )
         if cursor is not None:
             shown = [s for s in shown if _position(s) < cursor]
-        infos: list[SessionInfo] = [s.info() for s in shown[:limit]]
+        infos: list[SessionInfo] = [s.info_for_many() for s in shown[:limit]]
         more = len(shown) > limit
         return {"sessions": infos, "next_cursor": _position(shown[limit - 1]) if more else None}
 

@@ -63,7 +63,6 @@ LIMITS_ENFORCED_BY = {
 _NOT_YET = {
     "mcp_servers": "MCP servers are",
     "programmatic_tools": "programmatic tool calling is",
-    "tcp": "the TCP endpoint is",
 }
 """Accepted by the schema, refused here: a promise that nobody keeps must not look kept."""
 

@@ -27,6 +27,7 @@ _NO_WORD: Word = {
     "restarts": 0,
     "started_at": None,
     "exit": None,
+    "tcp": None,
 }
 
 
@@ -96,11 +97,11 @@ class Session:
         try:
             await self._take(read_json(self.places.exit)["word"])
         except (OSError, ValueError, KeyError):
-            await self._become("lost", self.word | {"pid": None, "run": None})
+            await self._become("lost", self.word | {"pid": None, "run": None, "tcp": None})
 
     async def begin_again(self) -> None:
         """Resumed: no process yet, and what was known of the session stays known."""
-        gone = {key: _NO_WORD[key] for key in ("shim_pid", "pid", "started_at", "exit")}
+        gone = {key: _NO_WORD[key] for key in ("shim_pid", "pid", "started_at", "exit", "tcp")}
         await self._become("starting", self.word | gone)
 
     async def close_as_ended(self) -> None:
@@ -155,6 +156,7 @@ class Session:
 
     def info(self) -> SessionInfo:
         spec, word = self.record.spec, self.word
+        tcp: dict[str, str] = word.get("tcp") or {}
         return {
             "session_id": self.record.session_id,
             "name": self.record.name,
@@ -162,7 +164,7 @@ class Session:
             "wanted": self.record.wanted,
             "cwd": spec["cwd"],
             "model": word.get("model") or spec.get("model") or "",
-            "mode": spec["mode"],
+            "mode": word.get("mode") or spec["mode"],
             "pid": word["pid"],
             "shim_pid": word["shim_pid"] if self.live else None,
             "incarnation": word["incarnation"],
@@ -170,9 +172,18 @@ class Session:
             "created_at": self.record.created_at,
             "started_at": word["started_at"],
             "last_active_at": word.get("last_active_at") or self.record.created_at,
-            "endpoint": {"socket": str(self.places.endpoint), "url": None, "token": None},
+            "endpoint": {
+                "socket": str(self.places.endpoint),
+                "url": tcp.get("url"),
+                "token": tcp.get("token"),
+            },
             "run": word.get("run"),
             "limits": spec["limits"],
             "last_result": word.get("last_result"),
             "exit": word["exit"],
         }
+
+    def info_for_many(self) -> SessionInfo:
+        """`info` without the token, for lists and notifications: they are printed and logged."""
+        info = self.info()
+        return {**info, "endpoint": {**info["endpoint"], "token": None}}

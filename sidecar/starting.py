@@ -75,6 +75,7 @@ def specification(
         "ring_bytes": spec["ring_bytes"],
         "limits": spec["limits"],
         "cgroup": session.record.cgroup,
+        "tcp": {"origins": config.tcp.origins} if spec.get("tcp") else None,
         "idle_timeout_s": spec["idle_timeout_s"],
         "incarnation": session.word["incarnation"],
         "places": {

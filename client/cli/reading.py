@@ -77,10 +77,11 @@ async def _url(context: Context) -> int:
 def _curl(info: SessionInfo) -> str:
     """A command line that streams a prompt, ready for a shell."""
     where = info["endpoint"]
-    command = ["curl", "-sN", "--unix-socket", where["socket"], "http://localhost/runs"]
-    command += ["-H", "Content-Type: application/json"]
-    if where["token"]:
-        command += ["-H", f"Authorization: Bearer {where['token']}"]
+    command = ["curl", "-sN", "-H", "Content-Type: application/json"]
+    if where["url"]:
+        command += ["-H", f"Authorization: Bearer {where['token']}", f"{where['url']}/runs"]
+    else:
+        command += ["--unix-socket", where["socket"], "http://localhost/runs"]
     return shlex.join([*command, "-d", json.dumps(endpoint.run_request(_EXAMPLE, "stream"))])
 
 

@@ -115,7 +115,8 @@ def _confirm(args: argparse.Namespace) -> None:
 def _show_info(context: Context, info: SessionInfo | dict[str, Any]) -> None:
     match context.out.format:
         case "table":
-            context.out.fields(info)
+            endpoint = {**info["endpoint"], "token": None}  # screens are shared: `url` tells it
+            context.out.fields({**info, "endpoint": endpoint})
         case "name":
             context.out.data(f"{info['session_id']}\n")
         case _:

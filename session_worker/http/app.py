@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from session_worker.http import permissions, runs, session
+from session_worker.http import acp_c, permissions, runs, session
+from session_worker.http.access import WRITES, Asked, Peer, refusal, steers
 from session_worker.http.errors import HttpError, error_response
+from session_worker.http.intake import INTAKE, Intake
 from session_worker.http.keys import CORE
 from sidecar.protocol import VERSION, bounds
 from sidecar.protocol.peer import is_of_a_session, is_ours
@@ -17,17 +20,17 @@ from sidecar.protocol.peer import is_of_a_session, is_ours
 log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-
 
 def build_app() -> web.Application:
     app = web.Application(
         middlewares=[_translate_errors, _guard], client_max_size=bounds.HTTP_BODY_BYTES
     )
+    app[INTAKE] = Intake()
     app.router.add_get("/healthz", _healthz)
     runs.add_routes(app.router)
     session.add_routes(app.router)
     permissions.add_routes(app.router)
+    acp_c.add_routes(app.router)
     return app
 
 
@@ -51,7 +54,10 @@ async def _translate_errors(request: web.Request, handler: Handler) -> web.Strea
     try:
         return await handler(request)
     except HttpError as error:
-        return error_response(error.status, error.code, error.message)
+        answer = error_response(error.status, error.code, error.message)
+        if error.status == 401:
+            answer.headers["WWW-Authenticate"] = "Bearer"
+        return answer
     except web.HTTPException as error:
         code = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}.get(
             error.status, "invalid_input"
@@ -64,22 +70,26 @@ async def _translate_errors(request: web.Request, handler: Handler) -> web.Strea
 
 @web.middleware
 async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Only our own user, no browser page, and state changes only in JSON (design §5)."""
-    transport = request.transport
-    if transport is None or not is_ours(transport.get_extra_info("socket")):
-        raise HttpError(403, "forbidden", "this endpoint belongs to another user")
-    peer = transport.get_extra_info("socket")
-    if request.method in _WRITES and is_of_a_session(peer, beside=os.getppid()):
-        raise HttpError(403, "forbidden", "what a session's agent starts may not steer a session")
-    if "Origin" in request.headers:
-        raise HttpError(403, "forbidden", "requests from web pages are refused")
-    if request.method in _WRITES and not _is_json(request):
-        raise HttpError(415, "invalid_input", "send the body with 'content-type: application/json'")
+    """Nobody gets further who may not ask (`access.py`), and no body that is too much."""
+    error = refusal(_asked(request), request.app[CORE].spec.tcp)
+    if error is not None:
+        raise error
+    if request.method in WRITES:
+        await request.app[INTAKE].take(request)
     return await handler(request)
 
 
-def _is_json(request: web.Request) -> bool:
-    declared = request.headers.get("Content-Type")
-    if declared is None:
-        return request.path.startswith("/runs")  # the acp-sdk client sends no type at all
-    return request.content_type == "application/json"
+def _asked(request: web.Request) -> Asked:
+    peer = None
+    connection = request.transport and request.transport.get_extra_info("socket")
+    if connection is None:
+        peer = Peer(ours=False, of_a_session=False)  # it has left
+    elif connection.family == socket.AF_UNIX:
+        asks_where = steers(request.method, request.headers)
+        peer = Peer(
+            ours=is_ours(connection),
+            of_a_session=asks_where and is_of_a_session(connection, beside=os.getppid()),
+        )
+    declared = "Content-Type" in request.headers
+    content_type = request.content_type if declared else None
+    return Asked(request.method, request.raw_path, request.headers, content_type, peer)

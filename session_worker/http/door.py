@@ -1,4 +1,4 @@
-"""The endpoint's open door: serving the shared listening socket, and closing it for sleep."""
+"""The endpoint's open door: serving the shared listening sockets, and closing it for sleep."""
 
 from __future__ import annotations
 
@@ -8,40 +8,38 @@ import socket
 from aiohttp import web
 
 from session_worker.core import SessionCore
+from session_worker.http.connection import Listening
 from session_worker.http.keys import CORE
 from sidecar.protocol import bounds
 
 
 class Door:
-    """Serves until `close`. The listening socket itself belongs to the shim and stays open: a
-    client that comes while nobody serves waits in its queue."""
+    """Serves until `close`. The listening sockets themselves belong to the shim and stay open: a
+    client that comes while nobody serves waits in their queues."""
 
-    def __init__(self, core: SessionCore, runner: web.AppRunner, listener: socket.socket) -> None:
+    def __init__(
+        self, core: SessionCore, runner: web.AppRunner, listenings: list[Listening]
+    ) -> None:
         self._core = core
         self._runner = runner
-        self._listener = listener
-        self._site: web.SockSite | None = None
+        self._listenings = listenings
 
     @classmethod
-    async def open(cls, core: SessionCore, app: web.Application, listener: socket.socket) -> Door:
+    async def open(
+        cls, core: SessionCore, app: web.Application, listeners: list[socket.socket]
+    ) -> Door:
         app[CORE] = core
-        runner = web.AppRunner(
-            app,
-            access_log=None,
-            handle_signals=False,
-            keepalive_timeout=bounds.HTTP_KEEPALIVE_S,
-            shutdown_timeout=bounds.LAST_ANSWERS_S,
-        )
+        runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=bounds.LAST_ANSWERS_S)
         await runner.setup()
-        door = cls(core, runner, listener)
+        server = runner.server
+        assert server is not None, "just set up"
+        door = cls(core, runner, [Listening(server, listener) for listener in listeners])
         await door._serve()
         return door
 
     async def _serve(self) -> None:
-        own = self._listener.dup()
-        own.setblocking(False)
-        self._site = web.SockSite(self._runner, own)
-        await self._site.start()
+        for listening in self._listenings:
+            await listening.start()
 
     async def wait_idle(self, idle_timeout_s: float) -> None:
         """Returns with the door shut, once nothing has run and nobody was connected for
@@ -55,21 +53,22 @@ class Door:
                 return
 
     def _in_use(self) -> bool:
-        return self._core.busy or self._core.background > 0 or bool(self._connections())
-
-    def _connections(self) -> list[web.RequestHandler]:
-        server = self._runner.server
-        assert server is not None, "set up in `open`"
-        return server.connections
+        connected = any(listening.in_use for listening in self._listenings)
+        return self._core.busy or self._core.background > 0 or connected
 
     async def _shut(self) -> bool:
         """Stop accepting. False, and open again, if a client slipped in meanwhile."""
-        assert self._site is not None, "serving since `open`"
-        await self._site.stop()
+        self._stop()
+        await asyncio.sleep(0)  # who has just been accepted shows in the loop's next turn
         if self._in_use():
             await self._serve()
             return False
         return True
 
+    def _stop(self) -> None:
+        for listening in self._listenings:
+            listening.stop()
+
     async def close(self) -> None:
+        self._stop()
         await self._runner.cleanup()

@@ -22,6 +22,8 @@ from sidecar.protocol import bounds, events, markdown
 from sidecar.protocol.ring import CursorInFuture, Gap, Record
 
 _TYPE = re.compile(rb'"type":"([a-z_]+)"')
+_CURSOR_DIGITS = 19
+"""Of the largest event number; `int` itself fails for one of thousands."""
 
 
 class _CompactRequest(BaseModel):
@@ -72,7 +74,7 @@ async def _events(request: web.Request) -> web.StreamResponse:
 
 def _cursor(request: web.Request) -> int:
     raw = request.headers.get("Last-Event-ID") or request.query.get("after") or "0"
-    if not raw.isascii() or not raw.isdigit():
+    if not raw.isascii() or not raw.isdigit() or len(raw) > _CURSOR_DIGITS:
         raise HttpError(400, "invalid_input", f"the cursor is an event number, not {raw[:40]!r}")
     return int(raw)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 
 from aiohttp import web
 
@@ -47,7 +48,8 @@ class EventStream:
             raise ConnectionResetError("the client takes nothing") from None
 
     async def end(self) -> web.StreamResponse:
-        await self._response.write_eof()
+        with suppress(ConnectionError):  # the client has left
+            await self._response.write_eof()
         return self._response
 
 
