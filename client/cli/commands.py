@@ -1,6 +1,7 @@
 """Every command of `sidecarctl`."""
 
 from client.cli import (
+    acp,
     daemon,
     install,
     permissions,
@@ -22,6 +23,7 @@ COMMANDS = {
     **daemon.COMMANDS,
     **top.COMMANDS,
     **install.COMMANDS,
+    **acp.COMMANDS,
 }
 ALIASES = {
     "ls": "session ls",
