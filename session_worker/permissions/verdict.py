@@ -22,6 +22,7 @@ from session_worker.permissions.policy import Decision, Policy, Request, Rules, 
 from session_worker.permissions.propose import PROPOSALS, subject_rule
 from sidecar.protocol.rules import Rule, parse_rule
 
+_CONTINUED = "\\\n"
 _STRICTNESS = {Decision.ALLOW: 0, Decision.ASK: 1, Decision.DENY: 2}
 
 
@@ -32,6 +33,21 @@ def decide(
     realpath: Callable[[str], str] = os.path.realpath,
 ) -> Verdict:
     """What is to happen with `request`; `hook` is what a PreToolUse hook said about it."""
+    verdict = _decide(request, policy, hook, realpath)
+    if request.command and _CONTINUED in request.command:
+        # bash joins such lines before it reads words; the parser makes two words of one
+        command = request.command.replace(_CONTINUED, "")
+        joined = _decide(replace(request, command=command), policy, hook, realpath)
+        return max(verdict, joined, key=lambda found: _STRICTNESS[found.decision])
+    return verdict
+
+
+def _decide(
+    request: Request,
+    policy: Policy,
+    hook: Decision | None,
+    realpath: Callable[[str], str],
+) -> Verdict:
     case = Case(request, policy, hook, cache(realpath))
     findings = _findings(case)
     worst = max(findings, key=lambda finding: _STRICTNESS[finding.decision])

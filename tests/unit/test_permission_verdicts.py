@@ -282,6 +282,19 @@ def test_git_is_read_only_in_a_project_that_is_trusted_and_asks_elsewhere() -> N
     assert decide(bash("git status"), allowed, None, realpath).decision == Decision.ALLOW
 
 
+def test_a_line_that_is_continued_inside_a_word_hides_nothing() -> None:
+    deny, ask = Decision.DENY, Decision.ASK
+    for command, rules, mode, decision in (
+        ("r\\\nm -rf /", "", "bypass", deny),
+        ("dd of=/dev/s\\\nda", "", "bypass", deny),
+        ("echo x > .git/ho\\\noks/pre-commit", "", "bypass", ask),
+        ("echo x > .git/ho\\\noks/pre-commit", "allow: bash", "ask", ask),
+        ("git pu\\\nsh", "deny: bash(git push *); allow: bash", "ask", deny),
+        ("ls \\\n src", "allow: bash", "ask", Decision.ALLOW),
+    ):
+        assert judge(bash(command), mode, rules).decision == decision, command
+
+
 def test_a_hook_can_be_stricter_but_opens_nothing_that_is_closed() -> None:
     allow, ask, deny = Decision.ALLOW, Decision.ASK, Decision.DENY
     assert judge(bash("rm x"), hook=allow).decision == allow
