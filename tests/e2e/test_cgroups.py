@@ -127,6 +127,7 @@ def test_a_new_daemon_finds_even_an_orphan_without_an_environment(
     assert not group_of(delegated, info).exists()
 
 
+@pytest.mark.soak
 def test_a_daemon_that_is_started_elsewhere_still_ends_what_is_in_a_sessions_group(
     in_group: Daemon, work: Path, tmp_path: Path, delegated: Path
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_daemon_that_is_started_elsewhere_still_ends_what_is_in_a_sessions_gro
     assert not group_of(delegated, info).exists(), "that daemon has no group to give"
 
 
+@pytest.mark.soak
 def test_a_restarted_worker_and_a_resumed_session_are_in_the_group_again(
     in_group: Daemon, delegated: Path, work: Path
 ) -> None:
@@ -154,6 +156,7 @@ def test_a_restarted_worker_and_a_resumed_session_are_in_the_group_again(
     assert members(group_of(delegated, info)) == {resumed["pid"]}
 
 
+@pytest.mark.soak
 def test_a_sleeper_whose_empty_group_was_cleared_away_wakes_in_a_new_one(
     in_group: Daemon, delegated: Path, work: Path
 ) -> None:
@@ -168,6 +171,7 @@ def test_a_sleeper_whose_empty_group_was_cleared_away_wakes_in_a_new_one(
     assert status()["pid"] in members(group_of(delegated, info))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("leaf", ["daemon", "other"])
 def test_a_group_without_the_mark_of_delegation_or_the_leaf_of_a_daemon_is_left_alone(
     home: Path, delegated: Path, work: Path, leaf: str

@@ -25,7 +25,13 @@ def of_server(model: ModelServer) -> tuple[str, ...]:
     return ("--name", "s", *env)
 
 
-@pytest.mark.parametrize("fault", ["!overloaded 1", "!cut 1", "!429 retry-after=0"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "!cut 1",
+        *(pytest.param(f, marks=pytest.mark.soak) for f in ("!overloaded 1", "!429 retry-after=0")),
+    ],
+)
 def test_an_answer_that_took_two_attempts_is_said_once(cli: Cli, fault: str) -> None:
     cli.ok("new", "--name", "s")
     done = cli("prompt", "s", f"{fault} hello")
@@ -96,6 +102,7 @@ def test_a_budget_of_tokens_ends_a_run_and_is_told_with_the_session(cli: Cli) ->
     assert "of the 10 tokens" in cut.stderr
 
 
+@pytest.mark.soak
 def test_compaction_says_what_it_did_or_why_not(cli: Cli) -> None:
     cli.ok("new", "--name", "s")
     failed = cli("compact", "s")

@@ -222,6 +222,7 @@ def test_a_broken_usage_of_a_server_costs_no_answer(daemon: Daemon, work: Path) 
         assert model.session(daemon, work).prompt("go")["result"]["final_text"] == "ok"
 
 
+@pytest.mark.soak
 def test_budgets_hold_across_restarts_of_worker_and_daemon_and_resume(
     own_daemon: Daemon, work: Path
 ) -> None:

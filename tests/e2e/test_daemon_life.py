@@ -90,6 +90,7 @@ def test_shutdown_with_sessions_ends_every_process(own_daemon: Daemon, work: Pat
     own_daemon.terminate()
 
 
+@pytest.mark.soak
 def test_an_ended_session_is_still_shown_by_the_next_daemon(own_daemon: Daemon, work: Path) -> None:
     info = own_daemon.create(work)
     Endpoint(info).prompt("list the files here")
@@ -187,6 +188,7 @@ def test_a_session_that_cannot_even_be_spawned_is_a_start_failure_and_not_live(
     assert own_daemon.create(work, name="stillborn")["state"] == "idle"
 
 
+@pytest.mark.soak
 def test_a_zygote_that_hangs_is_replaced_and_makes_no_shim_too_late(
     own_daemon: Daemon, work: Path
 ) -> None:

@@ -75,7 +75,10 @@ def test_the_demo_shows_the_whole_chain(demo: Demo) -> None:
     assert len(demo.seen) >= 4
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak)],
+)
 def test_an_interrupted_demo_cleans_up_as_well(demo: Demo, number: int, code: int) -> None:
     os.killpg(demo.process.pid, number)  # a terminal signals the whole group, too
     assert demo.end() == code, demo.said

@@ -15,9 +15,17 @@ NEVER_STARTED = {"record_written", "sockets_bound", "shim_forked"}
 """Died before the shim's identity was on disk: there is no session."""
 STARTED = {"specification_sent", "session_ready"}
 ENDING = {"end_wanted", "stop_sent"}
+ALWAYS = {"identity_written", "session_ready", "end_wanted"}
+"""One of each kind in every run; each costs three daemons, so the others are in `make soak`."""
 
 
-@pytest.mark.parametrize("point", faults.POINTS)
+@pytest.mark.parametrize(
+    "point",
+    [
+        point if point in ALWAYS else pytest.param(point, marks=pytest.mark.soak)
+        for point in faults.POINTS
+    ],
+)
 def test_a_daemon_that_dies_there_leaves_a_whole_session_or_none(
     own_daemon: Daemon, work: Path, point: str
 ) -> None:

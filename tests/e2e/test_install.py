@@ -87,6 +87,7 @@ def running(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return env
 
 
+@pytest.mark.soak
 def test_the_commands_work_outside_the_checkout(running: Path) -> None:
     version = run(running / "bin" / "sidecard", "--version")
     assert (version.returncode, version.stdout) == (0, f"sidecar {VERSION}\n"), version.stderr

@@ -106,6 +106,7 @@ def test_a_new_daemon_ends_what_a_killed_daemon_and_shim_left_before_it_answers(
     destroy(own_daemon, info)
 
 
+@pytest.mark.soak
 def test_a_new_daemon_ends_what_an_adopted_shim_leaves(
     own_daemon: Daemon, work: Path, folder: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_new_daemon_ends_what_an_adopted_shim_leaves(
     assert nasty.survivors(folder) == {}
 
 
+@pytest.mark.soak
 def test_sessions_that_the_daemon_inherits_from_a_dead_zygote_are_no_orphans(
     own_daemon: Daemon, work: Path, folder: Path
 ) -> None:

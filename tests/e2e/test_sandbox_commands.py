@@ -53,7 +53,10 @@ def test_commands_keep_the_contract_of_start(confined: Confined) -> None:
         child = confined.start(argv, output.fileno(), go_on, write_end, MORE="more")
     os.close(write_end)
     assert os.getpgid(child.pid) == child.pid == os.getsid(child.pid)
-    assert psutil.Process(child.pid).environ()["SIDECAR_SESSION"] == confined.base.name
+    outer = psutil.Process(child.pid)
+    eventually(
+        lambda: outer.environ().get("SIDECAR_SESSION") == confined.base.name, "its environment"
+    )
     os.close(hold)
     assert child.wait() == 0
     with os.fdopen(read_end) as directory:

@@ -44,7 +44,12 @@ def write_until_killed(path: Path, acks: Path, size: int, growth: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "most"), [(300, 200_000), (20_000, 500_000), (1_000_000, 3_000_000)]
+    ("size", "most"),
+    [
+        (300, 200_000),
+        pytest.param(20_000, 500_000, marks=pytest.mark.soak),
+        pytest.param(1_000_000, 3_000_000, marks=pytest.mark.soak),
+    ],
 )
 def test_a_killed_writer_leaves_every_acknowledged_record(
     tmp_path: Path, size: int, most: int

@@ -257,6 +257,7 @@ def test_a_stopped_worker_is_neither_restarted_nor_put_to_sleep(daemon: Daemon, 
     assert (after["pid"], after["restarts"]) == (pid, 0)
 
 
+@pytest.mark.soak
 def test_a_sleeper_is_adopted_asleep_and_wakes_for_its_client(
     own_daemon: Daemon, work: Path
 ) -> None:

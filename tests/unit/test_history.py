@@ -41,7 +41,7 @@ from tests.support.conversations import (
     user,
 )
 
-CASES = int(os.environ.get("HISTORY_CASES", "1200"))
+CASES = int(os.environ.get("HISTORY_CASES", "600"))
 """Corrupted conversations that are tried; HISTORY_CASES=20000 is for a change of the repairs."""
 quiet = settings(
     deadline=None,
