@@ -1,0 +1,146 @@
+"""All MCP servers of a session: what they offer as tools of ours, and what becomes of calls.
+
+Made by whoever equips the session; the loop sees only the tools. Never waits for a server longer
+than READY_S, unless the session cannot do without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import RootModel
+
+from session_worker.mcp_servers import names, schemas
+from session_worker.mcp_servers.configuration import Entry
+from session_worker.mcp_servers.offered import Offered
+from session_worker.mcp_servers.results import TEXT_CHARS_MAX
+from session_worker.mcp_servers.server import Place, Server
+from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
+
+READY_S = 3.0
+"""The first prompt waits that long for servers that are still starting: tools that are there from
+the start keep the prompt cache whole (tools-and-ux.md §6)."""
+
+OnChange = Callable[[list[str], list[str]], None]
+
+
+class McpInput(RootModel[dict[str, Any]]):
+    """The arguments of a call; what fits is the tool's own schema to say."""
+
+
+@dataclass(frozen=True)
+class McpToolSpec(ToolSpec[McpInput]):
+    """A tool whose schema is not made from `params`. `invalid` says what is wrong with input."""
+
+    input_schema: dict[str, Any] | None = None
+    invalid: Callable[[McpInput], str] = lambda _: ""
+
+
+class Servers:
+    def __init__(
+        self, entries: Iterable[Entry], place: Place, builtin: Collection[str], on_change: OnChange
+    ) -> None:
+        """`builtin` are names that no tool may get. `on_change` is told which names have become
+        tools, and which are none any more; neither if only a state has changed. It never raises.
+        """
+        self._servers = {
+            entry.name: Server(entry, place, self._changed)
+            for entry in sorted(entries, key=lambda entry: entry.name)
+        }
+        self._place = place
+        self._builtin = builtin
+        self._on_change = on_change
+        self._origins: dict[str, names.Origin] = {}
+        self._current: dict[str, Offered] = {}
+
+    def __contains__(self, server: object) -> bool:
+        return server in self._servers
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Their owner tasks; they end when the group's are cancelled."""
+        for server in self._servers.values():
+            group.create_task(server.run())
+
+    async def wait_ready(self) -> list[str]:
+        """Until all are connected or have failed, at most READY_S; but for those that are required
+        as long as it takes. Answers why required ones are not there."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READY_S):
+                for server in self._servers.values():
+                    await server.settled.wait()
+        required = [s for s in self._servers.values() if s.entry.settings.required]
+        for server in required:
+            await server.settled.wait()
+        return [
+            f"MCP server {server.entry.name} is required, and {server.state}: {server.reason}"
+            for server in required
+            if server.state != "connected"
+        ]
+
+    def tools(self) -> list[McpToolSpec]:
+        """By name. A server that is not there keeps its tools: calls say why they fail."""
+        return [self._spec(name, offered) for name, offered in sorted(self._current.items())]
+
+    async def call(self, name: str, arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        """`name` is one that was ever among `tools()`; else KeyError."""
+        server, tool = self._origins[name]
+        return await self._servers[server].call(tool, arguments, ctx)
+
+    def restart(self, server: str) -> None:
+        """Raises KeyError."""
+        self._servers[server].restart()
+
+    def approve(self, server: str, fingerprint: str) -> bool:
+        """Approve what a person has seen, and start it; False if it is not that any more. Raises
+        KeyError, `SidecarError`, OSError."""
+        entry = self._servers[server].entry
+        if entry.fingerprint != fingerprint:
+            return False
+        self._place.approvals.approve(entry)
+        self.restart(server)
+        return True
+
+    def status(self) -> list[dict[str, Any]]:
+        called = {origin: name for name, origin in self._origins.items()}
+        return [
+            status | {"tools": [called[status["name"], tool] for tool in status["tools"]]}
+            for status in (server.status() for server in self._servers.values())
+        ]
+
+    def _changed(self) -> None:
+        offered = {
+            (server.entry.name, tool): each
+            for server in self._servers.values()
+            for tool, each in server.tools.items()
+        }
+        self._origins = names.assign(offered, self._origins, self._builtin)
+        before = self._current
+        self._current = {
+            name: offered[origin] for name, origin in self._origins.items() if origin in offered
+        }
+        added, removed = self._current.keys() - before.keys(), before.keys() - self._current.keys()
+        self._on_change(sorted(added), sorted(removed))
+
+    def _spec(self, name: str, offered: Offered) -> McpToolSpec:
+        server, _ = self._origins[name]
+
+        async def handler(params: McpInput, ctx: ToolContext) -> ToolResult:
+            return await self.call(name, params.root, ctx)
+
+        return McpToolSpec(
+            name=name,
+            description=offered.description,
+            params=McpInput,
+            handler=handler,
+            kind="other",
+            read_only=offered.says_read_only and self._servers[server].entry.trusted,
+            render=lambda _: f"{server}: {offered.title}",
+            family="mcp",
+            max_chars=TEXT_CHARS_MAX,
+            input_schema=offered.schema,
+            invalid=lambda params: schemas.misfit(offered.schema, params.root),
+        )
