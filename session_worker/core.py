@@ -12,6 +12,7 @@ from session_worker import settings, updates
 from session_worker.attendance import Attendance
 from session_worker.blocks import Block
 from session_worker.event_log import EventLog
+from session_worker.mcp_servers.servers import Servers
 from session_worker.permission_requests import PermissionRequests
 from session_worker.prices import cost_usd
 from session_worker.reporter import Reporter
@@ -59,6 +60,10 @@ class SessionCore:
         """Set once a run has begun in this worker."""
         self.stopping = False
         """Told to end: no prompt is taken any more."""
+        self.mcp_servers: Servers | None = None
+        """Set once the session has looked for them; None if it has none."""
+        self.tools_version = 0
+        """Grows when MCP servers offer others; the next prompt is answered with those."""
         self.mode = spec.mode
         self.background = 0
         """Jobs that run while no run does: as long as there are any, the session does not sleep."""

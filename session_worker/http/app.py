@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from session_worker.http import acp_c, permissions, runs, session
+from session_worker.http import acp_c, mcp, permissions, runs, session
 from session_worker.http.access import WRITES, Asked, Peer, refusal, steers
 from session_worker.http.errors import HttpError, error_response
 from session_worker.http.intake import INTAKE, Intake
@@ -27,9 +27,11 @@ def build_app() -> web.Application:
     )
     app[INTAKE] = Intake()
     app.router.add_get("/healthz", _healthz)
+    app.router.add_get("/openapi.json", _openapi)
     runs.add_routes(app.router)
     session.add_routes(app.router)
     permissions.add_routes(app.router)
+    mcp.add_routes(app.router)
     acp_c.add_routes(app.router)
     return app
 
@@ -48,6 +50,12 @@ async def _healthz(request: web.Request) -> web.Response:
     )
 
 
+async def _openapi(_: web.Request) -> web.Response:
+    from session_worker.http.openapi import document  # here, for it is heavy, and hardly asked for
+
+    return web.json_response(document())
+
+
 @web.middleware
 async def _translate_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The one place where exceptions become answers; texts of ours never leave otherwise."""
@@ -62,7 +70,10 @@ async def _translate_errors(request: web.Request, handler: Handler) -> web.Strea
         code = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}.get(
             error.status, "invalid_input"
         )
-        return error_response(error.status, code, error.text or error.reason)
+        answer = error_response(error.status, code, error.text or error.reason)
+        if "Allow" in error.headers:
+            answer.headers["Allow"] = error.headers["Allow"]
+        return answer
     except Exception:
         log.exception("%s %s failed", request.method, request.path)
         return error_response(500, "server_error", "internal error; the details are in worker.log")

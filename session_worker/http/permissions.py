@@ -15,7 +15,7 @@ from session_worker.permission_requests import NotPending, UnknownOption
 from sidecar.protocol import bounds
 
 
-class _Answer(BaseModel):
+class PermissionAnswer(BaseModel):
     option_id: str | None
     """An option's id or kind; null cancels the run."""
     reason: str = Field(default="", max_length=bounds.PERMISSION_REASON_CHARS)
@@ -35,7 +35,7 @@ async def _list(request: web.Request) -> web.Response:
 
 async def _answer(request: web.Request) -> web.Response:
     require_session(request)
-    answer = await parse_body(request, _Answer)
+    answer = await parse_body(request, PermissionAnswer)
     settle(request.app[CORE], request.match_info["request_id"], answer.option_id, answer.reason)
     return web.json_response({})
 

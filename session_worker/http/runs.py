@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from typing import Any, Literal
 
 from aiohttp import web
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, StrictBool, ValidationError
 
 from session_worker.blocks import Block
 from session_worker.core import SessionCore
@@ -26,34 +26,34 @@ from sidecar.protocol import bounds
 from sidecar.protocol.ring import CursorInFuture, Gap, Record
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
     content_type: str = "text/plain"
     content: str | None = None
     content_url: str | None = None
     content_encoding: Literal["plain", "base64"] = "plain"
 
 
-class _Message(BaseModel):
+class Message(BaseModel):
     role: str = Field(pattern=r"^(user|agent(/[a-zA-Z0-9_\-]+)?)$")
-    parts: list[_Part]
+    parts: list[Part]
 
 
-class _Session(BaseModel):
+class NamedSession(BaseModel):
     id: str = Field(min_length=1, max_length=64)
 
 
-class _RunRequest(BaseModel):
+class RunRequest(BaseModel):
     agent_name: str
-    input: list[_Message]
+    input: list[Message]
     mode: Literal["sync", "async", "stream"] = "sync"
     session_id: str | None = Field(default=None, min_length=1, max_length=64)
-    session: _Session | None = None
-    steer: bool = False
+    session: NamedSession | None = None
+    steer: StrictBool = False
     """Ours: a prompt that does not wait for the end of the run under way."""
 
 
-class _AwaitResume(BaseModel):
-    message: _Message
+class AwaitResume(BaseModel):
+    message: Message
 
 
 class _NamedAnswer(BaseModel):
@@ -64,8 +64,8 @@ class _NamedAnswer(BaseModel):
     reason: str = ""
 
 
-class _ResumeRequest(BaseModel):
-    await_resume: _AwaitResume
+class ResumeRequest(BaseModel):
+    await_resume: AwaitResume
     mode: Literal["sync", "async", "stream"]
 
 
@@ -95,7 +95,7 @@ async def _agent(request: web.Request) -> web.Response:
 
 async def _create(request: web.Request) -> web.StreamResponse:
     core = request.app[CORE]
-    wanted = await parse_body(request, _RunRequest)
+    wanted = await parse_body(request, RunRequest)
     _require_agent(wanted.agent_name)
     prompt, content = _prompt(wanted.input)
     session_id = _adopt_session_id(core, wanted)
@@ -202,14 +202,14 @@ async def _resume(request: web.Request) -> web.StreamResponse:
     core, run = _find(request)
     if run.shown_question is None:
         raise HttpError(403, "invalid_input", "the run does not wait for an answer")
-    wanted = await parse_body(request, _ResumeRequest)
+    wanted = await parse_body(request, ResumeRequest)
     answer = _said(wanted.await_resume.message.parts, run.shown_question)
     question = settle(core, answer.request_id, answer.option_id, answer.reason)
     # a stream goes on where the last one ended: the next question may have been asked already
     return await _answer(request, run, wanted.mode, core.spec.session_id, question.seq)
 
 
-def _said(parts: list[_Part], shown: str) -> _NamedAnswer:
+def _said(parts: list[Part], shown: str) -> _NamedAnswer:
     words = [part.content or "" for part in parts] or [""]
     if not parts or parts[0].content_type != "application/json":
         return _NamedAnswer(
@@ -245,7 +245,7 @@ def _require_agent(name: str) -> None:
         raise HttpError(404, "not_found", f"the agent here is named {AGENT_NAME!r}")
 
 
-def _prompt(messages: list[_Message]) -> tuple[str, list[Block] | None]:
+def _prompt(messages: list[Message]) -> tuple[str, list[Block] | None]:
     """The text of all parts, and where there are images, all as blocks of the Messages API."""
     blocks: list[Block] = []
     for message in messages:
@@ -259,7 +259,7 @@ def _prompt(messages: list[_Message]) -> tuple[str, list[Block] | None]:
     return prompt, None if len(texts) == len(blocks) else [b for b in blocks if b.get("text") != ""]
 
 
-def _block(part: _Part) -> Block:
+def _block(part: Part) -> Block:
     if part.content is not None and part.content_type.startswith("text/"):
         if part.content_encoding == "plain":
             return {"type": "text", "text": part.content}
@@ -271,7 +271,7 @@ def _block(part: _Part) -> Block:
     raise HttpError(422, "invalid_input", "input: parts are plain text, or images in base64")
 
 
-def _adopt_session_id(core: SessionCore, wanted: _RunRequest) -> str:
+def _adopt_session_id(core: SessionCore, wanted: RunRequest) -> str:
     """The id to answer with; one that the client made up becomes an alias (design §5)."""
     named = wanted.session_id or (wanted.session and wanted.session.id)
     if named is None or named == core.spec.session_id:

@@ -26,12 +26,13 @@ _CURSOR_DIGITS = 19
 """Of the largest event number; `int` itself fails for one of thousands."""
 
 
-class _CompactRequest(BaseModel):
+class CompactRequest(BaseModel):
     focus: str = Field(default="", max_length=bounds.COMPACTION_FOCUS_CHARS)
 
 
 def add_routes(router: web.UrlDispatcher) -> None:
-    router.add_get("/sessions/{session_id}/events", _events)
+    # a HEAD would be sent the stream all the same, and wait for its end
+    router.add_get("/sessions/{session_id}/events", _events, allow_head=False)
     router.add_get("/sessions/{session_id}/transcript", _transcript)
     router.add_get("/sessions/{session_id}/context", _context)
     router.add_post("/sessions/{session_id}/cancel", _cancel)
@@ -152,7 +153,7 @@ async def _context(request: web.Request) -> web.Response:
 async def _compact(request: web.Request) -> web.Response:
     """Compacts the conversation in its turn; answers with the result once that is over."""
     require_session(request)
-    wanted = await parse_body(request, _CompactRequest, if_empty=b"{}")
+    wanted = await parse_body(request, CompactRequest, if_empty=b"{}")
     run = submit(request.app[CORE], "", compact=wanted.focus)
     await run.done.wait()
     assert run.result is not None, "a run that is done has its result"

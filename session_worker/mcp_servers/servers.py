@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import RootModel
@@ -30,14 +29,6 @@ OnChange = Callable[[list[str], list[str]], None]
 
 class McpInput(RootModel[dict[str, Any]]):
     """The arguments of a call; what fits is the tool's own schema to say."""
-
-
-@dataclass(frozen=True)
-class McpToolSpec(ToolSpec[McpInput]):
-    """A tool whose schema is not made from `params`. `invalid` says what is wrong with input."""
-
-    input_schema: dict[str, Any] | None = None
-    invalid: Callable[[McpInput], str] = lambda _: ""
 
 
 class Servers:
@@ -81,7 +72,7 @@ class Servers:
             if server.state != "connected"
         ]
 
-    def tools(self) -> list[McpToolSpec]:
+    def tools(self) -> list[ToolSpec[McpInput]]:
         """By name. A server that is not there keeps its tools: calls say why they fail."""
         return [self._spec(name, offered) for name, offered in sorted(self._current.items())]
 
@@ -125,13 +116,13 @@ class Servers:
         added, removed = self._current.keys() - before.keys(), before.keys() - self._current.keys()
         self._on_change(sorted(added), sorted(removed))
 
-    def _spec(self, name: str, offered: Offered) -> McpToolSpec:
+    def _spec(self, name: str, offered: Offered) -> ToolSpec[McpInput]:
         server, _ = self._origins[name]
 
         async def handler(params: McpInput, ctx: ToolContext) -> ToolResult:
             return await self.call(name, params.root, ctx)
 
-        return McpToolSpec(
+        return ToolSpec(
             name=name,
             description=offered.description,
             params=McpInput,
