@@ -152,7 +152,7 @@ async def agent_at(path: Path, provider: Provider, messages: int) -> AsyncIterat
         writer = RequestWriter(provider.model, SYSTEM, SCHEMAS, cached=facts.caching)
         model = Model(provider, answers)
         fill(talk, messages)
-        yield Agent(spec, facts, core, talk, model, writer, Prefix(writer), equipment)
+        yield Agent(spec, facts, core, talk, model, writer, Prefix(writer), equipment, 0)
         await model.close()
 
 
@@ -172,6 +172,7 @@ def specification(path: Path, provider: Provider) -> SessionSpec:
         budget=Budget(),
         prices={},
         permissions=PermissionSpec("deny", 0, (), (Rules("system"), Rules("user")), ()),
+        mcp_servers={},
         sandbox={"level": "none", "require": False, "network": False},
         private={name: path / name for name in ("runtime", "state", "config")},
         places={name: path / name for name in ("transcript", "ring", "spill")},

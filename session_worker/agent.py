@@ -38,6 +38,7 @@ class Agent:
     writer: RequestWriter
     prefix: Prefix
     equipment: Equipment
+    tools_version: int
     context: str = ""
     """What SessionStart hooks want the model to know; it goes with this worker's first prompt."""
     compactions: Attempts = field(default_factory=Attempts)
@@ -53,6 +54,11 @@ class Agent:
     @property
     def hooks(self) -> Hooks:
         return self.equipment.hooks
+
+    @property
+    def is_stale(self) -> bool:
+        """Another model was chosen, or other tools are there."""
+        return self.spec is not self.core.spec or self.tools_version != self.core.tools_version
 
     def take_context(self) -> str:
         context, self.context = self.context, ""

@@ -77,10 +77,11 @@ def equip(
         trusted=trusted,
     )
     memory = Memory(core.transcript, records, Remembered(state), place.root)
-    gate = Gate(core, BY_NAME, policy, memory, hooks, context.shell)
+    specs = dict(BY_NAME)
+    gate = Gate(core, specs, policy, memory, hooks, context.shell)
     context = replace(context, hidden=lru_cache(HIDDEN_CACHED)(gate.hides))
     nested = NestedInstructions(place, extra)
-    return Equipment(Toolbox(core, gate, hooks, nested, context), gate, hooks)
+    return Equipment(Toolbox(core, gate, hooks, nested, context, specs), gate, hooks)
 
 
 def _settings(root: Path) -> Iterator[Path]:

@@ -137,6 +137,7 @@ class Gate:
             command=command,
             cwd=Path(os.path.realpath(self._shell.cwd / (workdir or ""))),
             paths=tuple(spec.paths(params)),
+            subject=spec.name if spec.family == "mcp" else None,
         )
 
     async def _ask(self, call: ToolCall, verdict: Verdict, run_id: str) -> ToolCall | str:

@@ -33,8 +33,8 @@ async def serve_prompts(agent: Agent) -> None:
     """The outer loop: one iteration a prompt, for as long as nothing else was chosen."""
     while True:
         await agent.core.wait_for_work()
-        if agent.spec is not agent.core.spec:
-            return  # another model was chosen
+        if agent.is_stale:
+            return
         run = await agent.core.next_run()
         async with asyncio.TaskGroup() as group:
             run.task = group.create_task(run_prompt(agent, run))

@@ -87,6 +87,7 @@ def _specification(directory: Path) -> dict[str, Any]:
             "layers": [{"source": name, "deny": [], "ask": [], "allow": []} for name in "ab"],
             "hooks": [],
         },
+        "mcp_servers": {},
         "sandbox": {"level": "none", "require": False, "network": False},
         "private": {name: str(directory / name) for name in ("runtime", "state", "config")},
         "places": {

@@ -74,6 +74,7 @@ class SessionSpec:
     budget: Budget
     prices: dict[str, dict[str, float]]
     permissions: PermissionSpec
+    mcp_servers: dict[str, Any]
     sandbox: dict[str, Any]
     private: dict[str, Path]
     places: dict[str, Path]
@@ -98,6 +99,7 @@ class SessionSpec:
             budget=Budget(wire["limits"].get("tokens"), wire["limits"].get("cost_usd")),
             prices=wire["prices"],
             permissions=PermissionSpec.from_wire(wire["permissions"]),
+            mcp_servers=wire["mcp_servers"],
             sandbox=wire["sandbox"],
             private={name: Path(path) for name, path in wire["private"].items()},
             places={name: Path(path) for name, path in wire["places"].items()},

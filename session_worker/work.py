@@ -11,6 +11,7 @@ from session_worker.conversation import Conversation
 from session_worker.core import SessionCore
 from session_worker.equipment import Equipment, equip
 from session_worker.loop import serve_prompts
+from session_worker.mcp_servers.servers import Servers
 from session_worker.model import Model
 from session_worker.prefix import Prefix
 from session_worker.project.place import Place
@@ -18,9 +19,9 @@ from session_worker.project.skills import Skills, find_skills
 from session_worker.prompt import system_prompt
 from session_worker.request import RequestWriter
 from session_worker.restore import restored_system
+from session_worker.session_servers import find_servers
 from session_worker.tools.jobs import Jobs
 from session_worker.tools.spec import Launch
-from session_worker.tools.toolbox import SCHEMAS
 from session_worker.transcript import Record, TranscriptFull, read
 from sidecar.protocol import bounds
 
@@ -33,24 +34,25 @@ async def work(
     What the agent starts with is looked at when the first prompt comes, and then frozen: a create
     waits neither for files nor for git.
     """
-    spec = core.spec
-    system = restored_system(records)
-    if system is None:
-        await core.wait_for_work()
-    place = Place.of(spec)
-    skills = find_skills(place)
-    if system is None:
-        system = await _first_system(core, place, skills)
-    equipment = equip(core, place, skills.by_name, launch, records, cwd)
-    source = "startup" if spec.incarnation == 1 else "resume"
-    told = {"source": source, "model": spec.provider.model}
-    heard = await equipment.hooks.fire("SessionStart", source, told)
-    equipment.gate.heard(heard)
-    context = heard.context
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_watch_jobs(core, equipment.tools.jobs))
+    place = Place.of(core.spec)
+    servers = core.mcp_servers = find_servers(core, place)
+    async with asyncio.TaskGroup() as group:
+        if servers:
+            servers.start(group)  # they connect behind the create
+        system = restored_system(records)
+        if system is None:
+            await core.wait_for_work()
+        skills = find_skills(place)
+        if system is None:
+            system = await _first_system(core, place, skills)
+        equipment = equip(core, place, skills.by_name, launch, records, cwd)
+        group.create_task(_watch_jobs(core, equipment.tools.jobs))
+        try:
+            context = await _session_start(core, equipment)
             while True:
+                await core.wait_for_work()
+                if servers:
+                    await _wait_ready(core, servers)
                 agent = _agent(core, model, system, records, equipment)
                 records = []  # what was compacted need not stay in memory
                 agent.context, context = context, ""
@@ -58,11 +60,33 @@ async def work(
                 await serve_prompts(agent)
                 ahead.cancel()
                 records = await asyncio.to_thread(_read, core)
-    finally:
-        if core.stopping:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(bounds.SESSION_END_HOOKS_S):
-                    await equipment.hooks.fire("SessionEnd", "destroyed", {"reason": "destroyed"})
+        finally:
+            if core.stopping:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(bounds.SESSION_END_HOOKS_S):
+                        await equipment.hooks.fire(
+                            "SessionEnd", "destroyed", {"reason": "destroyed"}
+                        )
+
+
+async def _wait_ready(core: SessionCore, servers: Servers) -> None:
+    """Tools that are there from the start keep the prompt cache whole; who is late joins later."""
+    for problem in await servers.wait_ready():
+        core.notice("error", problem)
+    for server in servers.status():
+        if server["state"] in ("failed", "unauthorized"):
+            core.notice(
+                "warning", f"MCP server {server['name']} is {server['state']}: {server['reason']}"
+            )
+
+
+async def _session_start(core: SessionCore, equipment: Equipment) -> str:
+    """What SessionStart hooks want the model to know."""
+    source = "startup" if core.spec.incarnation == 1 else "resume"
+    told = {"source": source, "model": core.spec.provider.model}
+    heard = await equipment.hooks.fire("SessionStart", source, told)
+    equipment.gate.heard(heard)
+    return heard.context
 
 
 def _agent(
@@ -71,15 +95,19 @@ def _agent(
     """The agent of the model that is chosen now, with the conversation as the transcript has it."""
     provider = core.spec.provider
     facts = provider.facts
+    version = core.tools_version
+    schemas = equipment.tools.offer(core.mcp_servers.tools() if core.mcp_servers else ())
     conversation = Conversation(
         core.transcript,
         records,
         provider.model,
-        [system, SCHEMAS],
+        [system, schemas],
         api_blocks=facts.compaction,
     )
-    writer = RequestWriter(provider.model, system, SCHEMAS, cached=facts.caching)
-    return Agent(core.spec, facts, core, conversation, model, writer, Prefix(writer), equipment)
+    writer = RequestWriter(provider.model, system, schemas, cached=facts.caching)
+    return Agent(
+        core.spec, facts, core, conversation, model, writer, Prefix(writer), equipment, version
+    )
 
 
 def _read(core: SessionCore) -> list[Record]:

@@ -61,7 +61,6 @@ LIMITS_ENFORCED_BY = {
 """A limit that is not here is refused: one that nobody enforces must not look kept."""
 
 _NOT_YET = {
-    "mcp_servers": "MCP servers are",
     "programmatic_tools": "programmatic tool calling is",
 }
 """Accepted by the schema, refused here: a promise that nobody keeps must not look kept."""

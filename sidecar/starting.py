@@ -101,6 +101,7 @@ def specification(
             "layers": [rules.to_wire() for rules in permissions.layers],
             "hooks": [asdict(hook) for hook in permissions.hooks],
         },
+        "mcp_servers": spec["mcp_servers"],
         "sandbox": asdict(config.sandbox),
         "private": {
             "runtime": str(all_places.runtime),

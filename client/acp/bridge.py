@@ -13,7 +13,7 @@ from typing import Any
 from client.acp import initialize, messages
 from client.acp.ids import AgentIds
 from client.acp.messages import Json, Refused, params_of
-from client.acp.sessions import NoDaemon, Sessions, refuse_servers
+from client.acp.sessions import NoDaemon, Sessions
 from client.acp.stdio import LINE_BYTES, Stdio
 from client.acp.workers import Worker
 from sidecar.protocol.errors import SidecarError
@@ -85,7 +85,6 @@ class _Bridge:
             case "session/delete":
                 self._ask_daemon(message, self._end(_string(session_id), purge=True))
             case "session/load" | "session/resume":
-                refuse_servers(params)
                 self._worker(_string(session_id)).put(message, text)
             case messages.CANCEL_REQUEST:
                 for worker in self._workers.values():

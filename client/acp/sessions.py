@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
 
-from client.acp.messages import INVALID_PARAMS, Json, Refused, params_of
+from client.acp.messages import INVALID_PARAMS, Json, Refused
 from client.api import CreateParams, Sidecar
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.methods import ENDED_STATES
@@ -54,14 +54,16 @@ class Sessions:
 
     async def new(self, params: Json) -> SessionInfo:
         """A session for the params of session/new."""
-        refuse_servers(params)
+        servers = servers_of(params)
         cwd = params.get("cwd")
         if not isinstance(cwd, str) or not Path(cwd).is_absolute():
             raise Refused(INVALID_PARAMS, "cwd is the absolute path of a directory")
         sidecar = await self._daemon()
         if self._pinned is not None:
             return await self._up(await sidecar.status(self._pinned))
-        return (await sidecar.create(cwd, **self._defaults)).info
+        wanted = self._defaults.copy()
+        wanted["mcp_servers"] = servers
+        return (await sidecar.create(cwd, **wanted)).info
 
     async def find(self, session_id: str) -> SessionInfo:
         """A session that exists, up again if it had ended."""
@@ -97,15 +99,31 @@ class Sessions:
             return self._sidecar
 
 
-def refuse_servers(params: Json) -> None:
-    """Raises `Refused` for MCP servers: a promise that nobody keeps must not look kept."""
-    if servers := params.get("mcpServers"):
-        items = cast(list[Any], servers) if isinstance(servers, list) else [servers]
-        names = ", ".join(str(params_of({"params": item}).get("name")) for item in items)
+def servers_of(params: Json) -> dict[str, Any]:
+    """The `mcpServers` of session/new as the daemon takes them. Raises `Refused` for what is no
+    list of servers; what is wrong with one of them, the session tells."""
+    given: Any = params.get("mcpServers") or []
+    servers: dict[str, Any] = {}
+    for item in cast("list[Any]", given) if isinstance(given, list) else [None]:
+        server: Json = dict(cast(Json, item)) if isinstance(item, dict) else {}
+        name = server.pop("name", None)
+        if not isinstance(name, str):
+            raise Refused(INVALID_PARAMS, "mcpServers is a list of servers, each with its name")
+        for pairs in ("env", "headers"):
+            if pairs in server:
+                server[pairs] = _as_object(name, server[pairs])
+        servers[name] = server
+    return servers
+
+
+def _as_object(name: str, pairs: Any) -> dict[str, Any]:
+    """`[{"name", "value"}]`, as ACP-C has variables and headers."""
+    try:
+        return {pair["name"]: pair["value"] for pair in pairs}
+    except (TypeError, KeyError):
         raise Refused(
-            INVALID_PARAMS,
-            f"mcpServers: MCP servers are not part of this version; leave out {names}",
-        )
+            INVALID_PARAMS, f"mcpServers: env and headers of {name} are lists of name and value"
+        ) from None
 
 
 def list_page(sessions: list[SessionInfo], params: Json) -> Json:

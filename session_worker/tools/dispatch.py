@@ -171,7 +171,11 @@ def check(use: ToolUse, tools: Mapping[str, ToolSpec[Any]]) -> ToolCall | ToolRe
             case {"INVALID_JSON": str(raw)} if len(given) == 1:
                 return _error(f"{name} was not run, {_why_invalid(raw)}")
             case _:
-                return ToolCall(use["id"], tools[name], tools[name].params.model_validate(given))
+                spec = tools[name]
+                params = spec.params.model_validate(given)
+                if wrong := spec.invalid(params):
+                    return _error(f"{name} was not run, its input is invalid: {wrong}")
+                return ToolCall(use["id"], spec, params)
     except ValidationError as error:
         reasons = (
             f"{'.'.join(map(str, item['loc'])) or 'input'}: {item['msg']}"

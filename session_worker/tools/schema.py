@@ -19,12 +19,11 @@ DROPPED = {
 
 def tool_schema(spec: ToolSpec[Any]) -> dict[str, Any]:
     """One entry of `tools`; the same bytes every time, so that the prompt cache holds."""
-    schema = spec.params.model_json_schema()
-    return {
-        "description": spec.description,
-        "input_schema": _plain(schema, schema.get("$defs", {})),
-        "name": spec.name,
-    }
+    schema = spec.input_schema
+    if schema is None:
+        made = spec.params.model_json_schema()
+        schema = _plain(made, made.get("$defs", {}))
+    return {"description": spec.description, "input_schema": schema, "name": spec.name}
 
 
 def _plain(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:

@@ -88,6 +88,10 @@ def _no_paths(_: BaseModel) -> Sequence[str]:
     return ()
 
 
+def _nothing_wrong(_: BaseModel) -> str:
+    return ""
+
+
 @dataclass(frozen=True)
 class ToolSpec(Generic[P]):
     """One entry of the dispatch map.
@@ -95,7 +99,8 @@ class ToolSpec(Generic[P]):
     `kind` is an ACP-C tool kind; `render` gives the title a person sees, `paths` the files and
     directories a call names, as the model wrote them. `family` is what permission rules call it;
     a tool without one does nothing that needs a permission. `timeout_s` is None for a tool that
-    keeps its own time.
+    keeps its own time. A tool whose schema is not made from `params` brings its own `input_schema`,
+    and `invalid` says what is wrong with input that `params` let through.
     Contract of `handler`: a refusal is a `ToolResult` with `is_error`; an exception is a bug,
     which the dispatcher turns into one.
     """
@@ -111,3 +116,5 @@ class ToolSpec(Generic[P]):
     paths: Callable[[P], Sequence[str]] = _no_paths
     timeout_s: float | None = None
     max_chars: int = bounds.TOOL_RESULT_CHARS
+    input_schema: dict[str, Any] | None = None
+    invalid: Callable[[P], str] = _nothing_wrong

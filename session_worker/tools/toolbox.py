@@ -44,8 +44,7 @@ TOOLS: Sequence[ToolSpec[Any]] = (
 )
 BY_NAME = {spec.name: spec for spec in TOOLS}
 SCHEMAS = [tool_schema(spec) for spec in TOOLS]
-"""Made once, before the fork: pydantic takes 10 ms and 2 MB for it in every worker else. Frozen
-for the session: a changed tool list would break the prompt cache."""
+"""Made once, before the fork: pydantic takes 10 ms and 2 MB for it in every worker else."""
 
 
 class Toolbox:
@@ -58,14 +57,22 @@ class Toolbox:
         hooks: Hooks,
         nested: NestedInstructions,
         context: ToolContext,
+        specs: dict[str, ToolSpec[Any]],
     ) -> None:
-        """Every call gets `context`, with its own id and outputs."""
+        """Every call gets `context`, with its own id and outputs. `specs` may grow: a tool that was
+        ever offered is known for good, and says itself that it is gone."""
         self._core = core
         self._gate = gate
         self._hooks = hooks
         self._nested = nested
         self._base = context
+        self._specs = specs
         context.spill_dir.mkdir(mode=0o700, exist_ok=True)
+
+    def offer(self, more: Sequence[ToolSpec[Any]]) -> list[dict[str, Any]]:
+        """The schemas of our own tools and of `more`, for the model; calls of them will run."""
+        self._specs.update({spec.name: spec for spec in more})
+        return [*SCHEMAS, *map(tool_schema, more)]
 
     @property
     def jobs(self) -> Jobs:
@@ -108,10 +115,10 @@ class Toolbox:
                 emit(updates.plan(result.plan))
 
         for call in calls:
-            spec = BY_NAME.get(call["name"])
+            spec = self._specs.get(call["name"])
             emit(updates.tool_call(call, spec.kind if spec else "other"))
         steps = Steps(lambda call: self._context(call, run_id), admit, on_start, after, on_end)
-        await dispatch(calls, BY_NAME, steps)
+        await dispatch(calls, self._specs, steps)
 
     def _context(self, call: ToolCall, run_id: str) -> ToolContext:
         def emit_output(text: str) -> None:

@@ -103,7 +103,7 @@ def test_it_promises_what_a_worker_can_do_and_what_only_a_daemon_can(
 @pytest.mark.parametrize(
     ("params", "names"),
     [
-        ({"mcpServers": [{"name": "git", "command": "git-mcp", "args": []}]}, "git"),
+        ({"mcpServers": [{"command": "git-mcp", "args": []}]}, "its name"),
         ({"cwd": "relative"}, "absolute"),
         ({"cwd": "/there/is/no/such/place"}, "not a directory"),
         ({"cwd": None}, "absolute"),

@@ -14,7 +14,7 @@ import pytest
 from client.acp import initialize, messages
 from client.acp.ids import AgentIds
 from client.acp.messages import Json, Refused
-from client.acp.sessions import PAGE, list_page, refuse_servers
+from client.acp.sessions import PAGE, list_page, servers_of
 from client.acp.stdio import LINE_BYTES, UNREAD_BYTES, Stdio
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
@@ -157,20 +157,38 @@ def test_a_list_of_nonsense_is_refused(params: Json) -> None:
         list_page(sessions(1), params)
 
 
+def test_mcp_servers_become_what_the_daemon_takes() -> None:
+    assert servers_of(
+        {
+            "mcpServers": [
+                {
+                    "name": "git",
+                    "command": "git-mcp",
+                    "args": ["-q"],
+                    "env": [{"name": "A", "value": "b"}],
+                },
+                {"name": "web", "type": "http", "url": "http://h", "headers": []},
+            ]
+        }
+    ) == {
+        "git": {"command": "git-mcp", "args": ["-q"], "env": {"A": "b"}},
+        "web": {"type": "http", "url": "http://h", "headers": {}},
+    }
+
+
 @pytest.mark.parametrize(
-    ("servers", "names"),
-    [([{"name": "git"}, {"name": "web"}], "git, web"), (["git"], ""), ("git", ""), ({"a": 1}, "")],
+    "servers",
+    [["git"], "git", {"a": 1}, [{"command": "x"}], [{"name": "a", "env": {"A": "b"}}]],
 )
-def test_mcp_servers_are_refused_by_name(servers: Any, names: str) -> None:
+def test_what_is_no_list_of_mcp_servers_is_refused(servers: Any) -> None:
     with pytest.raises(Refused) as refused:
-        refuse_servers({"mcpServers": servers})
+        servers_of({"mcpServers": servers})
     assert refused.value.error["code"] == -32602
-    assert names in refused.value.error["message"]
 
 
 @pytest.mark.parametrize("params", [{}, {"mcpServers": []}, {"mcpServers": None}])
 def test_no_mcp_servers_are_fine(params: Json) -> None:
-    refuse_servers(params)
+    assert servers_of(params) == {}
 
 
 # --- stdin and stdout ------------------------------------------------------------------------

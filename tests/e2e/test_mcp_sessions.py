@@ -1,0 +1,129 @@
+"""MCP servers as a session has them: offered, asked about, called, and gone with the session."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from session_worker.demo_model import Reply, tool_use
+from tests.support.daemon import Daemon
+from tests.support.processes import eventually
+from tests.support.scripted import FINE, Scripted, scripted_session
+
+STUB = str(Path(__file__).parents[1] / "support" / "mcp_stub.py")
+
+
+def stub(*mode: str, **more: Any) -> dict[str, Any]:
+    return {"command": sys.executable, "args": ["-I", STUB, *mode], **more}
+
+
+@contextmanager
+def session(daemon: Daemon, work: Path, **params: Any) -> Iterator[Scripted]:
+    with scripted_session(daemon, work, **params) as scripted:
+        yield scripted
+
+
+def call(name: str, **given: Any) -> Reply:
+    return Reply([tool_use(name, given)])
+
+
+def result_of(scripted: Scripted) -> dict[str, Any]:
+    return scripted.sent[-1]["content"][0]
+
+
+def servers(scripted: Scripted) -> dict[str, dict[str, Any]]:
+    path = f"/sessions/{scripted.endpoint.session_id}/mcp"
+    return {s["name"]: s for s in scripted.endpoint.get(path)[1]["servers"]}
+
+
+def stubs_below(scripted: Scripted) -> list[psutil.Process]:
+    shim = psutil.Process(scripted.endpoint.get("/healthz")[1]["pid"]).parent()
+    return [p for p in shim.children(recursive=True) if STUB in p.cmdline()]
+
+
+def test_a_tool_of_a_server_is_offered_called_and_its_input_checked(
+    daemon: Daemon, work: Path
+) -> None:
+    with session(daemon, work, mcp_servers={"stub": stub()}) as scripted:
+        scripted.prompt(call("stub__echo", text="hi"), call("stub__echo", text=7), FINE)
+        offered = [tool["name"] for tool in scripted.bodies[0]["tools"]]
+        assert "bash" in offered and "stub__echo" in offered
+        good, bad = (body["messages"][-1]["content"][0] for body in scripted.bodies[1:])
+        assert "hi" in json.dumps(good["content"]) and "is_error" not in good
+        assert bad["is_error"] and "input is invalid" in bad["content"]
+        assert servers(scripted)["stub"]["state"] == "connected"
+        [process] = stubs_below(scripted)
+        daemon.call("session.destroy", session_id=scripted.endpoint.session_id)
+        assert not process.is_running()
+
+
+def test_a_call_of_a_server_is_asked_about(daemon: Daemon, work: Path) -> None:
+    with session(daemon, work, mode="ask", mcp_servers={"stub": stub()}) as scripted:
+        run_id = scripted.start(call("stub__echo", text="hi"), FINE)
+        path = f"/sessions/{scripted.endpoint.session_id}/permissions"
+        [question] = eventually(lambda: scripted.endpoint.get(path)[1]["pending"], "a question")
+        assert question["_meta"]["sidecar"]["rules"] == ["mcp(stub__echo)"]
+        answer = {"option_id": "allow_session"}
+        assert scripted.endpoint.post(f"{path}/{question['request_id']}", answer)[0] == 200
+        assert scripted.ended(run_id)["status"] == "completed"
+        assert "hi" in json.dumps(result_of(scripted)["content"])
+        scripted.prompt(call("stub__echo", text="again"), FINE)
+        assert "again" in json.dumps(result_of(scripted)["content"])
+
+
+def test_a_server_that_fails_costs_the_session_nothing_but_its_tools(
+    daemon: Daemon, work: Path
+) -> None:
+    broken = {"command": str(work / "no-such-program")}
+    with session(daemon, work, mcp_servers={"broken": broken, "stub": stub()}) as scripted:
+        scripted.prompt(call("stub__echo", text="hi"), FINE)
+        assert "hi" in json.dumps(result_of(scripted)["content"])
+        titles = [notice["title"] for notice in scripted.events("notice")]
+        assert any("MCP server broken is failed" in title for title in titles), titles
+
+
+def test_a_server_that_dies_in_a_call_is_an_error_of_that_call(daemon: Daemon, work: Path) -> None:
+    with session(daemon, work, mcp_servers={"stub": stub()}) as scripted:
+        scripted.prompt(call("stub__die"), FINE)
+        assert result_of(scripted)["is_error"]
+
+        def back() -> bool:
+            return servers(scripted)["stub"]["state"] == "connected"
+
+        eventually(back, "it was started again")
+        scripted.prompt(call("stub__echo", text="hi"), FINE)
+        assert "hi" in json.dumps(result_of(scripted)["content"])
+
+
+def test_a_server_of_a_project_waits_for_trust_and_approval(daemon: Daemon, work: Path) -> None:
+    (work / ".mcp.json").write_text(json.dumps({"mcpServers": {"stub": stub()}}))
+    with session(daemon, work) as scripted:
+        scripted.prompt(FINE)
+        assert "stub__echo" not in [tool["name"] for tool in scripted.bodies[-1]["tools"]]
+        assert stubs_below(scripted) == []
+
+
+@pytest.mark.parametrize("entry", [{}, {"command": 7}, {"command": "x", "disabled": True}])
+def test_an_entry_that_makes_no_sense_is_told_and_not_used(
+    daemon: Daemon, work: Path, entry: dict[str, Any]
+) -> None:
+    with session(daemon, work, mcp_servers={"odd": entry}) as scripted:
+        scripted.prompt(FINE)
+        titles = [notice["title"] for notice in scripted.events("notice")]
+        assert any("odd" in title for title in titles), titles
+
+
+def test_a_server_gets_no_key_and_its_own_variables(daemon: Daemon, work: Path) -> None:
+    with session(daemon, work, mcp_servers={"stub": stub(env={"OWN": "yes"})}) as scripted:
+        scripted.prompt(call("stub__env"), FINE)
+        shown = json.dumps(result_of(scripted)["content"])
+        assert "OWN" in shown and "sk-test" not in shown and "ANTHROPIC" not in shown
+        assert os.environ["PATH"] in shown
