@@ -93,6 +93,7 @@ def session_with(kinds: str, daemon: Daemon, work: Path, folder: Path) -> dict[s
     return info
 
 
+@pytest.mark.soak
 def test_worker_and_tools_are_in_the_sessions_group_daemon_and_shim_in_the_daemons(
     in_group: Daemon, delegated: Path, work: Path
 ) -> None:
@@ -115,6 +116,7 @@ def test_destroy_leaves_neither_process_nor_group(
     assert not group_of(delegated, info).exists()
 
 
+@pytest.mark.soak
 def test_a_new_daemon_finds_even_an_orphan_without_an_environment(
     in_group: Daemon, delegated: Path, work: Path, tmp_path: Path
 ) -> None:

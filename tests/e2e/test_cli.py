@@ -296,6 +296,7 @@ def test_a_daemon_that_cannot_start_says_why(lonely: Cli) -> None:
     assert "spawn is 'fork' or 'exec'" in failed.stderr
 
 
+@pytest.mark.soak
 def test_a_reader_that_has_enough_is_not_an_error(cli: Cli) -> None:
     cli.ok("new", "--name", "s")
     cli.ok("prompt", "s", "!big 200k")

@@ -206,6 +206,7 @@ def test_a_zygote_that_hangs_is_replaced_and_makes_no_shim_too_late(
     assert {p.pid for p in of_home(own_daemon.home) if p.name() == "sidecar-shim"} == shims
 
 
+@pytest.mark.soak
 def test_a_dead_zygote_is_replaced_and_sessions_start_meanwhile(
     own_daemon: Daemon, work: Path
 ) -> None:

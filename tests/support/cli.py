@@ -40,7 +40,7 @@ class Cli:
     def ok(self, *args: str | Path, **more: str) -> str:
         """What a command that must succeed prints."""
         done = self(*args, **more)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, (done.returncode, done.stdout[-500:], done.stderr)
         return done.stdout
 
     def json(self, *args: str | Path, **more: str) -> Any:
