@@ -8,9 +8,11 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+COMPAT := build/compat
+CLIENTS := $(COMPAT)/python/.installed $(COMPAT)/node/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test soak bench lint fmt check clean
+.PHONY: help install demo test compat soak bench lint fmt check clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +24,10 @@ demo: $(INSTALLED) ## one session from start to end in a temporary home, no key 
 
 test: $(INSTALLED) ## run the tests, without the soak tests (ARGS=... goes to pytest)
 	$(BIN)/python -m pytest -m "not soak" -n auto --dist loadfile $(ARGS)
+
+compat: $(INSTALLED) ## run the clients of others; needs npm, and installs them in build/compat
+	@$(MAKE) --no-print-directory -j2 $(CLIENTS)
+	$(BIN)/python -m pytest tests/compat -n auto --dist worksteal $(ARGS)
 
 soak: $(INSTALLED) ## run the long fault and load tests
 	$(BIN)/python -m pytest -m soak $(ARGS)
@@ -52,3 +58,15 @@ $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
+
+# what cannot be installed is not an error: its tests are skipped, and quote the end of the log
+$(COMPAT)/python/.installed: tests/compat/requirements.txt
+	@mkdir -p $(COMPAT)
+	-@exec >$(COMPAT)/python.log 2>&1 && $(BIN)/python -m venv --clear $(@D) && \
+		$(@D)/bin/python -m pip install --quiet --no-deps --requirement $< && touch $@
+
+# not `npm ci`: the lock file lacks what acpx offers to other platforms
+$(COMPAT)/node/.installed: tests/compat/package.json tests/compat/package-lock.json
+	@mkdir -p $(@D) && cp $^ $(@D)
+	-@npm install --prefix $(@D) --cache $(@D)/.cache --ignore-scripts --no-audit --no-fund \
+		--loglevel error >$(COMPAT)/node.log 2>&1 && touch $@
