@@ -13,21 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from session_worker import permission_request
+from session_worker import permission_request as asked
 from session_worker.core import SessionCore
 from session_worker.hooks import HookOutcome, Hooks
 from session_worker.memory import Memory
-from session_worker.permission_request import (
-    ALLOW_ONCE,
-    ALLOW_PROJECT,
-    ALLOW_SESSION,
-    KINDS,
-    REJECT_ALWAYS,
-    REJECT_ONCE,
-    UNATTENDED,
-    Answer,
-    PermissionRequest,
-)
+from session_worker.permission_request import KINDS, UNATTENDED, Answer, PermissionRequest
 from session_worker.permissions.policy import Decision, Policy, Request, Verdict
 from session_worker.permissions.verdict import decide
 from session_worker.tools.dispatch import ToolCall, check
@@ -170,11 +160,11 @@ class Gate:
 
     def _keep(self, answer: Answer, verdict: Verdict) -> None:
         match answer.option_id:
-            case permission_request.ALLOW_SESSION:
+            case asked.ALLOW_SESSION:
                 self._memory.remember(verdict.proposals, allows=True)
-            case permission_request.ALLOW_PROJECT:
+            case asked.ALLOW_PROJECT:
                 self._memory.allow_in_project(verdict.proposals)
-            case permission_request.REJECT_ALWAYS:
+            case asked.REJECT_ALWAYS:
                 self._memory.remember(verdict.proposals, allows=False)
             case _:
                 pass
@@ -203,14 +193,14 @@ def _granted(call: ToolCall, verdict: Verdict) -> ToolCall:
 
 def _options(verdict: Verdict) -> list[dict[str, Any]]:
     """What may be answered; what must not be remembered is not offered to be."""
-    names = {ALLOW_ONCE: "Allow once", REJECT_ONCE: "Reject"}
+    names = {asked.ALLOW_ONCE: "Allow once", asked.REJECT_ONCE: "Reject"}
     if rules := ", ".join(f"`{rule}`" for rule in verdict.proposals):
         names = {
-            ALLOW_ONCE: "Allow once",
-            ALLOW_SESSION: f"Allow {rules} this session",
-            ALLOW_PROJECT: f"Always allow {rules} in this project",
-            REJECT_ONCE: "Reject",
-            REJECT_ALWAYS: f"Reject {rules} this session",
+            asked.ALLOW_ONCE: "Allow once",
+            asked.ALLOW_SESSION: f"Allow {rules} this session",
+            asked.ALLOW_PROJECT: f"Always allow {rules} in this project",
+            asked.REJECT_ONCE: "Reject",
+            asked.REJECT_ALWAYS: f"Reject {rules} this session",
         }
     return [
         {"optionId": option, "name": name, "kind": KINDS[option]} for option, name in names.items()

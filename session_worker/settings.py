@@ -27,13 +27,10 @@ MODES = {
 def chosen(spec: SessionSpec, records: Iterable[dict[str, Any]]) -> SessionSpec:
     """`spec` with what was chosen since, by a session's transcript."""
     for record in records:
-        match record.get("note"):
-            case "mode":
-                spec = replace(spec, mode=record["mode"])
-            case "model":
-                spec = with_model(spec, record["model"])
-            case _:
-                pass
+        if record.get("note") == MODE:
+            spec = replace(spec, mode=record["mode"])
+        elif record.get("note") == MODEL:
+            spec = with_model(spec, record["model"])
     return spec
 
 

@@ -20,7 +20,7 @@ def chunk(kind: str, text: str, message_id: str) -> Update:
 
 
 def user_content(block: dict[str, Any], message_id: str) -> Update:
-    """A part of a prompt that is no text."""
+    """A part of a prompt, a block of the Messages API."""
     return {
         "sessionUpdate": "user_message_chunk",
         "content": _content(block),

@@ -207,7 +207,7 @@ class RunEvents(_Closed):
 
 
 class Option(_Closed):
-    optionId: str  # noqa: N815
+    optionId: str
     name: str
     kind: Literal["allow_once", "allow_always", "reject_once", "reject_always"]
 
@@ -216,7 +216,7 @@ class Question(_Closed):
     request_id: UUID
     run_id: UUID
     at: datetime
-    toolCall: Json  # noqa: N815
+    toolCall: Json
     options: list[Option]
     meta: Json = Field(alias="_meta")
 

@@ -13,6 +13,7 @@ import pytest
 from tests.support.cli import Cli
 from tests.support.daemon import Daemon
 from tests.support.processes import all_of_home, eventually, of_home
+from tests.support.questions import Ask, asking
 from tests.support.scripted import Scripted, scripted_session
 
 
@@ -97,6 +98,19 @@ def work(tmp_path: Path) -> Path:
 def scripted(daemon: Daemon, work: Path) -> Iterator[Scripted]:
     with scripted_session(daemon, work) as scripted:
         yield scripted
+
+
+@pytest.fixture
+def ask(daemon: Daemon, work: Path) -> Iterator[Ask]:
+    """Makes sessions that ask."""
+    with asking(daemon, work) as ask:
+        yield ask
+
+
+@pytest.fixture
+def session(ask: Ask) -> Scripted:
+    """One that asks."""
+    return ask()
 
 
 @pytest.fixture

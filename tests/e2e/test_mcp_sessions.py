@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +21,6 @@ STUB = str(Path(__file__).parents[1] / "support" / "mcp_stub.py")
 
 def stub(*mode: str, **more: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": ["-I", STUB, *mode], **more}
-
-
-@contextmanager
-def session(daemon: Daemon, work: Path, **params: Any) -> Iterator[Scripted]:
-    with scripted_session(daemon, work, **params) as scripted:
-        yield scripted
 
 
 def call(name: str, **given: Any) -> Reply:
@@ -52,7 +44,7 @@ def stubs_below(scripted: Scripted) -> list[psutil.Process]:
 def test_a_tool_of_a_server_is_offered_called_and_its_input_checked(
     daemon: Daemon, work: Path
 ) -> None:
-    with session(daemon, work, mcp_servers={"stub": stub()}) as scripted:
+    with scripted_session(daemon, work, mcp_servers={"stub": stub()}) as scripted:
         scripted.prompt(call("stub__echo", text="hi"), call("stub__echo", text=7), FINE)
         offered = [tool["name"] for tool in scripted.bodies[0]["tools"]]
         assert "bash" in offered and "stub__echo" in offered
@@ -66,7 +58,7 @@ def test_a_tool_of_a_server_is_offered_called_and_its_input_checked(
 
 
 def test_a_call_of_a_server_is_asked_about(daemon: Daemon, work: Path) -> None:
-    with session(daemon, work, mode="ask", mcp_servers={"stub": stub()}) as scripted:
+    with scripted_session(daemon, work, mode="ask", mcp_servers={"stub": stub()}) as scripted:
         run_id = scripted.start(call("stub__echo", text="hi"), FINE)
         path = f"/sessions/{scripted.endpoint.session_id}/permissions"
         [question] = eventually(lambda: scripted.endpoint.get(path)[1]["pending"], "a question")
@@ -83,7 +75,7 @@ def test_a_server_that_fails_costs_the_session_nothing_but_its_tools(
     daemon: Daemon, work: Path
 ) -> None:
     broken = {"command": str(work / "no-such-program")}
-    with session(daemon, work, mcp_servers={"broken": broken, "stub": stub()}) as scripted:
+    with scripted_session(daemon, work, mcp_servers={"broken": broken, "stub": stub()}) as scripted:
         scripted.prompt(call("stub__echo", text="hi"), FINE)
         assert "hi" in json.dumps(result_of(scripted)["content"])
         titles = [notice["title"] for notice in scripted.events("notice")]
@@ -91,7 +83,7 @@ def test_a_server_that_fails_costs_the_session_nothing_but_its_tools(
 
 
 def test_a_server_that_dies_in_a_call_is_an_error_of_that_call(daemon: Daemon, work: Path) -> None:
-    with session(daemon, work, mcp_servers={"stub": stub()}) as scripted:
+    with scripted_session(daemon, work, mcp_servers={"stub": stub()}) as scripted:
         scripted.prompt(call("stub__die"), FINE)
         assert result_of(scripted)["is_error"]
 
@@ -105,7 +97,7 @@ def test_a_server_that_dies_in_a_call_is_an_error_of_that_call(daemon: Daemon, w
 
 def test_a_server_of_a_project_waits_for_trust_and_approval(daemon: Daemon, work: Path) -> None:
     (work / ".mcp.json").write_text(json.dumps({"mcpServers": {"stub": stub()}}))
-    with session(daemon, work) as scripted:
+    with scripted_session(daemon, work) as scripted:
         scripted.prompt(FINE)
         assert "stub__echo" not in [tool["name"] for tool in scripted.bodies[-1]["tools"]]
         assert stubs_below(scripted) == []
@@ -115,14 +107,14 @@ def test_a_server_of_a_project_waits_for_trust_and_approval(daemon: Daemon, work
 def test_an_entry_that_makes_no_sense_is_told_and_not_used(
     daemon: Daemon, work: Path, entry: dict[str, Any]
 ) -> None:
-    with session(daemon, work, mcp_servers={"odd": entry}) as scripted:
+    with scripted_session(daemon, work, mcp_servers={"odd": entry}) as scripted:
         scripted.prompt(FINE)
         titles = [notice["title"] for notice in scripted.events("notice")]
         assert any("odd" in title for title in titles), titles
 
 
 def test_a_server_gets_no_key_and_its_own_variables(daemon: Daemon, work: Path) -> None:
-    with session(daemon, work, mcp_servers={"stub": stub(env={"OWN": "yes"})}) as scripted:
+    with scripted_session(daemon, work, mcp_servers={"stub": stub(env={"OWN": "yes"})}) as scripted:
         scripted.prompt(call("stub__env"), FINE)
         shown = json.dumps(result_of(scripted)["content"])
         assert "OWN" in shown and "sk-test" not in shown and "ANTHROPIC" not in shown

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from session_worker.demo_model import Reply, text
-from tests.support.daemon import Daemon
 from tests.support.endpoint import run_request
 from tests.support.processes import eventually
 from tests.support.questions import (
-    Ask,
     answer,
     asked,
-    asking,
     pending,
     read,
 )
@@ -25,17 +19,6 @@ from tests.support.scripted import FINE, Scripted, bash
 
 Json = dict[str, Any]
 TOUCH = Reply([bash("touch made")])
-
-
-@pytest.fixture
-def ask(daemon: Daemon, work: Path) -> Iterator[Ask]:
-    with asking(daemon, work) as ask:
-        yield ask
-
-
-@pytest.fixture
-def session(ask: Ask) -> Scripted:
-    return ask()
 
 
 def resume(option: str, mode: str, *more: str) -> Json:

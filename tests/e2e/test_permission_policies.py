@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,6 @@ from tests.support.scripted import FINE, Scripted, bash, scripted_session
 
 Json = dict[str, Any]
 TOUCH = Reply([bash("touch made")])
-
-
-@pytest.fixture
-def ask(daemon: Daemon, work: Path) -> Iterator[Ask]:
-    with asking(daemon, work) as ask:
-        yield ask
-
-
-@pytest.fixture
-def session(ask: Ask) -> Scripted:
-    return ask()
 
 
 # --- nobody there -------------------------------------------------------------------------------

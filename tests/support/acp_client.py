@@ -11,34 +11,17 @@ import itertools
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import aiohttp
-from jsonschema import Draft202012Validator
-from jsonschema.protocols import Validator
 
+from tests.support.acp_schema import check
 from tests.support.endpoint import Endpoint
 
 Json = dict[str, Any]
 WAIT_S = 30.0
 """For what comes in milliseconds on an idle machine."""
 NOTICES: Json = {"session": {"notices": {}}}
-
-_SCHEMA = json.loads((Path(__file__).parents[1] / "data/acp-schema.json").read_text())
-
-
-def _validators(suffix: str) -> dict[str, Validator]:
-    defs = {n: d for n, d in _SCHEMA["$defs"].items() if n.endswith(suffix) and "x-method" in d}
-    return {
-        definition["x-method"]: Draft202012Validator({**_SCHEMA, "anyOf": [definition]})
-        for definition in defs.values()
-    }
-
-
-_MESSAGE = Draft202012Validator(_SCHEMA)
-_REQUESTS, _NOTIFICATIONS = _validators("Request"), _validators("Notification")
-_RESPONSES = _validators("Response")
 
 
 class AcpClient:
@@ -146,19 +129,9 @@ class AcpClient:
         return next(index for index, message in enumerate(self.seen) if is_it(message))
 
     def received(self, message: Json) -> None:
-        self._check(message)
+        check(message, self._methods.get(message.get("id"), ""))
         self.seen.append(message)
         self._came.set()
-
-    def _check(self, message: Json) -> None:
-        _MESSAGE.validate(message)
-        method = message.get("method", "")
-        if "id" in message and method:
-            _REQUESTS[method].validate(message["params"])
-        elif method:
-            _NOTIFICATIONS[method].validate(message["params"])
-        elif "result" in message:
-            _RESPONSES[self._methods[message["id"]]].validate(message["result"])
 
 
 def _update(message: Json) -> Json:

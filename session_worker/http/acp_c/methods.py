@@ -17,27 +17,27 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class Initialize(BaseModel):
-    protocolVersion: int  # noqa: N815
-    clientCapabilities: Json | None = None  # noqa: N815
+    protocolVersion: int
+    clientCapabilities: Json | None = None
 
 
 class Authenticate(BaseModel):
-    methodId: str  # noqa: N815
+    methodId: str
 
 
 class NewSession(BaseModel):
     cwd: str = Field(pattern="^/")
-    mcpServers: list[Any] = []  # noqa: N815
+    mcpServers: list[Any] = []
 
 
 class OpenSession(NewSession):
     """`session/load` and `session/resume`."""
 
-    sessionId: str  # noqa: N815
+    sessionId: str
 
 
 class OfSession(BaseModel):
-    sessionId: str  # noqa: N815
+    sessionId: str
 
 
 class ListSessions(BaseModel):
@@ -49,16 +49,16 @@ class Prompt(OfSession):
 
 
 class SetMode(OfSession):
-    modeId: str  # noqa: N815
+    modeId: str
 
 
 class SetConfigOption(OfSession):
-    configId: str  # noqa: N815
+    configId: str
     value: str
 
 
 class CancelRequest(BaseModel):
-    requestId: str | int | None  # noqa: N815
+    requestId: str | int | None
 
 
 def checked(model: type[M], params: Json) -> M:
