@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +27,7 @@ _PROMPT = (
     b'{"agent_name":"sidecar","mode":"stream",'
     b'"input":[{"role":"user","parts":[{"content":"hello there"}]}]}'
 )
+CHECK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 _REQUESTS = (
     b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     b"POST /runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -35,23 +38,30 @@ _REQUESTS = (
 def rehearse() -> None:
     """Leaves no thread, no descriptor and no file."""
     set_up_log()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until our files are gone
+    for _ in range(_TIMES):
+        with directory() as place:
+            asyncio.run(_play(place))
+
+
+@contextmanager
+def directory() -> Generator[Path]:
+    """For a session of ours. SIGTERM has to wait until it is gone again."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
-        for _ in range(_TIMES):
-            # not TMPDIR, which may be too long for a socket's path
-            with TemporaryDirectory(prefix="sc-", dir="/tmp") as directory:
-                asyncio.run(_play(Path(directory)))
+        # not TMPDIR, which may be too long for a socket's path
+        with TemporaryDirectory(prefix="sc-", dir="/tmp") as path:
+            yield Path(path)
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
-async def _play(directory: Path) -> None:
+async def _play(place: Path) -> None:
     link, theirs = socket.socketpair()
     with link, theirs, socket.socket(socket.AF_UNIX) as listener:
-        endpoint = directory / "endpoint"
+        endpoint = place / "endpoint"
         listener.bind(str(endpoint))
         listener.listen()
-        spec = SessionSpec.from_wire(_specification(directory))
+        spec = SessionSpec.from_wire(specification(place))
         async with asyncio.timeout(bounds.ZYGOTE_READY_S), asyncio.TaskGroup() as group:
             serving = group.create_task(serve(spec, build_app(), theirs, [listener]))
             reader, writer = await asyncio.open_unix_connection(endpoint)
@@ -63,13 +73,13 @@ async def _play(directory: Path) -> None:
         raise RuntimeError(f"the rehearsal went wrong: {answers[-1000:]}")
 
 
-def _specification(directory: Path) -> dict[str, Any]:
+def specification(place: Path) -> dict[str, Any]:
     return {
         "session_id": "rehearsal",
         "incarnation": 1,
         "restart_reason": None,
         "idle_timeout_s": 0,
-        "cwd": str(directory),
+        "cwd": str(place),
         "model": None,
         "system": None,
         "max_turns": 1,
@@ -89,10 +99,8 @@ def _specification(directory: Path) -> dict[str, Any]:
         },
         "mcp_servers": {},
         "sandbox": {"level": "none", "require": False, "network": False},
-        "private": {name: str(directory / name) for name in ("runtime", "state", "config")},
-        "places": {
-            name: str(directory / name) for name in ("model", "transcript", "ring", "spill")
-        },
+        "private": {name: str(place / name) for name in ("runtime", "state", "config")},
+        "places": {name: str(place / name) for name in ("model", "transcript", "ring", "spill")},
         "provider_env": {},
         "tool_env": {},
     }

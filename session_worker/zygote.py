@@ -15,13 +15,14 @@ import gc
 
 gc.disable()  # before the imports: garbage collected now would be pages copied in every fork
 
+import contextlib  # noqa: E402
 import logging  # noqa: E402
 import os  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
 import sys  # noqa: E402
 
-from session_worker import child, oom, worker_start  # noqa: E402
+from session_worker import child, oom, prefault, worker_start  # noqa: E402
 from session_worker.grants import Grants  # noqa: E402
 from session_worker.rehearsal import rehearse  # noqa: E402
 from session_worker.standby import be_shim, stand_by  # noqa: E402
@@ -36,6 +37,9 @@ _GAPS = 400
 """Of each size; of most there were fewer (`sys._debugmallocstats`)."""
 _SMALL_BYTES = 480
 """Objects of up to 512 bytes share pages with their like; 33 are the header of a `bytes`."""
+
+_written: list[prefault.Span] = []
+"""Of our memory, by a worker until it first answers."""
 
 _Waiting = tuple[int, socket.socket]
 """Pid of a shim without a session, and our end of its socket."""
@@ -52,6 +56,8 @@ def main() -> None:
         logging.exception("no rehearsal, for instance on a full disk: workers start slower")
     _gaps.extend(bytes(size) for size in range(1, _SMALL_BYTES, 16) for _ in range(_GAPS))
     gc.freeze()  # saves ~50 MB and a ~100 ms pause in every worker (supervision.md §a)
+    with contextlib.suppress(OSError):  # then each page is copied when its turn comes
+        _written.extend(prefault.written_by_a_start())
     requests.sendall(encode(child.hello()))
     waiting = _fork_ahead()
     while True:
@@ -90,16 +96,21 @@ def _hand_on(waiting: _Waiting | None, fds: list[int]) -> dict[str, object]:
     return {"pid": pid}
 
 
+def _work(link: socket.socket) -> None:
+    prefault.populate(_written)
+    run_worker(link)
+
+
 def _wait(requests: socket.socket) -> None:
     os.setsid()
     os.chdir("/")
     prctl.set_name("sidecar-spare")
     score = oom.own_score()
-    ahead = worker_start.fork_worker(run_worker, score)
+    ahead = worker_start.fork_worker(_work, score)
     grants = stand_by(requests)
     requests.close()
     if grants is not None:
-        be_shim(grants, ahead, lambda: worker_start.fork_worker(run_worker, score))
+        be_shim(grants, ahead, lambda: worker_start.fork_worker(_work, score))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ way of ending the shortage would hit sessions that have done nothing.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,13 +80,18 @@ def left_in_groups(
 
 def _left_in(group: Path, kind: _Hierarchy) -> list[int]:
     limit = _text(group / kind.limit).strip()
-    if not limit.isdecimal() or int(limit) >= psutil.virtual_memory().total:  # limits nothing
+    if not limit.isdecimal() or int(limit) >= _machine_bytes():  # limits nothing
         return []
     used = _text(group / kind.used).strip()
     if not used.isdecimal():
         return []
     stat = dict(line.split() for line in _text(group / "memory.stat").splitlines())
     return [int(limit) - int(used) + int(stat.get(kind.reclaimable, 0))]
+
+
+@cache
+def _machine_bytes() -> int:
+    return psutil.virtual_memory().total
 
 
 def _text(path: Path) -> str:

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -82,6 +83,7 @@ async def wait_ended(identity: Identity) -> None:
         os.close(fd)
 
 
+@cache
 def _boot() -> str:
     if sys.platform == "linux":
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
