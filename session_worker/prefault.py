@@ -8,20 +8,22 @@ waits for its own. Needs Linux 5.14; before that every page is copied when its t
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import os
 import signal
 import socket
 import struct
+from array import array
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
+from typing import BinaryIO
 
-from session_worker import child
 from session_worker.rehearsal import CHECK, directory, specification
-from session_worker.spec import SessionSpec
-from session_worker.worker import APP, serve
+from session_worker.worker import run_worker
+from session_worker.worker_start import fork_worker, hand_over
 from sidecar.protocol import bounds
+from sidecar.protocol.framing import encode
 
 Span = tuple[int, int]
 """Address and length in bytes, both multiples of a page."""
@@ -30,39 +32,41 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _ENTRY = struct.Struct("=Q")
 _OWN = 1 << 63 | 1 << 56
 """Of a pagemap entry: present, and mapped by nobody else (Linux, admin-guide/mm/pagemap.rst)."""
-_MADV_POPULATE_WRITE = 23
+_POPULATE_WRITE = 23
 
 _libc = ctypes.CDLL(None)
 
 
-def populate(spans: list[Span]) -> None:
+def populate(spans: array[int]) -> None:
     """Have pages of our own there, with what they hold. Without effect where the kernel cannot."""
-    for address, length in spans:
-        _libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), _MADV_POPULATE_WRITE)
+    for at in range(0, len(spans), 2):
+        _libc.madvise(ctypes.c_void_p(spans[at]), ctypes.c_size_t(spans[at + 1]), _POPULATE_WRITE)
 
 
-def written_by_a_start() -> list[Span]:
-    """What of the memory we have now a worker writes to until it has answered once. Leaves no
-    process, no descriptor and no file. Raises OSError."""
+def written_by_a_start() -> array[int]:
+    """What of the memory we have now a worker writes to until it has answered once: addresses,
+    each followed by its length. Leaves no process, no descriptor and no file. Raises OSError."""
     ours = list(_private_memory())
-    link, theirs = socket.socketpair()
-    with directory() as place, link, socket.socket(socket.AF_UNIX) as client:
+    with directory() as place, socket.socket(socket.AF_UNIX) as client:
         endpoint = str(place / "endpoint")
-        spec = SessionSpec.from_wire(specification(place))
-        with theirs, socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(endpoint)
-            listener.listen()
-            pid = child.fork(
-                lambda: asyncio.run(serve(spec, APP, theirs, [listener])),
-                keep={theirs.fileno(), listener.fileno()},
-            )
+        pid, link = fork_worker(run_worker, None)
         try:
-            client.settimeout(bounds.ZYGOTE_READY_S)
-            client.connect(endpoint)
-            client.sendall(CHECK)
-            while client.recv(4096):
-                pass
-            return list(_own_pages(pid, ours))
+            with (
+                link,
+                Path(f"/proc/{pid}/pagemap").open("rb", buffering=0) as pagemap,  # not hidden yet
+                socket.socket(socket.AF_UNIX) as listener,
+            ):
+                listener.bind(endpoint)
+                listener.listen()
+                hand_over(link, [listener], log=2)
+                link.sendall(encode({**specification(place), "shim_pid": os.getpid()}))
+                client.settimeout(bounds.ZYGOTE_READY_S)
+                client.connect(endpoint)
+                client.sendall(CHECK)
+                while client.recv(4096):
+                    pass
+                # an array: a worker that went through a list would write to each of its items
+                return array("Q", chain.from_iterable(_own_pages(pagemap, ours)))
         finally:
             os.kill(pid, signal.SIGKILL)
 
@@ -76,15 +80,14 @@ def _private_memory() -> Iterator[Span]:
             yield low, high - low
 
 
-def _own_pages(pid: int, spans: list[Span]) -> Iterator[Span]:
-    """Those of `spans` that this process does not share any more."""
-    with Path(f"/proc/{pid}/pagemap").open("rb", buffering=0) as pagemap:
-        for address, length in spans:
-            pagemap.seek(address // _PAGE * _ENTRY.size)
-            entries = _ENTRY.iter_unpack(pagemap.read(length // _PAGE * _ENTRY.size))
-            own = [entry & _OWN == _OWN for (entry,) in entries]
-            for first, last in _runs(own):
-                yield address + first * _PAGE, (last - first) * _PAGE
+def _own_pages(pagemap: BinaryIO, spans: list[Span]) -> Iterator[Span]:
+    """Those of `spans` that the process with that pagemap does not share any more."""
+    for address, length in spans:
+        pagemap.seek(address // _PAGE * _ENTRY.size)
+        entries = _ENTRY.iter_unpack(pagemap.read(length // _PAGE * _ENTRY.size))
+        own = [entry & _OWN == _OWN for (entry,) in entries]
+        for first, last in _runs(own):
+            yield address + first * _PAGE, (last - first) * _PAGE
 
 
 def _runs(flags: list[bool]) -> Iterator[tuple[int, int]]:

@@ -21,6 +21,7 @@ import os  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
 import sys  # noqa: E402
+from array import array  # noqa: E402
 
 from session_worker import child, oom, prefault, worker_start  # noqa: E402
 from session_worker.grants import Grants  # noqa: E402
@@ -38,7 +39,7 @@ _GAPS = 400
 _SMALL_BYTES = 480
 """Objects of up to 512 bytes share pages with their like; 33 are the header of a `bytes`."""
 
-_written: list[prefault.Span] = []
+_written = array("Q")
 """Of our memory, by a worker until it first answers."""
 
 _Waiting = tuple[int, socket.socket]

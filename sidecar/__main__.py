@@ -78,7 +78,8 @@ async def _serve(where: Places, config: Config, inherited: socket.socket | None)
             inode = None if inherited else where.control_socket.stat().st_ino
             tasks.create_task(server.serve(listener))
             await server.serving.wait()
-            logging.info("pid %d listens on %s", os.getpid(), listener.getsockname())
+            address = listener.getsockname() if inherited else where.control_socket
+            logging.info("pid %d listens on %s", os.getpid(), address)
             systemd.notify("READY=1")
             await supervisor.stop_asked.wait()
             systemd.notify("STOPPING=1")

@@ -7,8 +7,10 @@ import mmap
 import os
 import socket
 import sys
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -44,7 +46,8 @@ def pages_of_its_own(work: Callable[[], None], address: int, count: int) -> list
         pid = child.fork(run, keep={theirs.fileno()})
         theirs.close()
         assert ours.recv(1) == b"x"
-        found = list(prefault._own_pages(pid, [(address, count * PAGE)]))
+        with Path(f"/proc/{pid}/pagemap").open("rb", buffering=0) as pagemap:
+            found = list(prefault._own_pages(pagemap, [(address, count * PAGE)]))
     assert os.waitpid(pid, 0)[1] == 0
     return [((at - address) // PAGE, length // PAGE) for at, length in found]
 
@@ -64,11 +67,11 @@ def test_a_child_has_pages_of_its_own_with_what_they_held_where_it_populates() -
     with shared_pages(4) as (memory, address):
 
         def populate() -> None:
-            prefault.populate([(address + PAGE, 2 * PAGE)])
+            prefault.populate(array("Q", (address + PAGE, 2 * PAGE)))
             assert memory[:] == b"x" * 4 * PAGE
 
         assert pages_of_its_own(populate, address, 4) == [(1, 2)]
 
 
 def test_populating_where_there_is_no_memory_is_no_error() -> None:
-    prefault.populate([(PAGE, PAGE)])
+    prefault.populate(array("Q", (PAGE, PAGE)))
