@@ -68,6 +68,7 @@ class Shim:
         self._cgroup: str | None = None
         self._tcp: Loopback | None = None
         self._limits = Watch(Limits())
+        self._files_due: float | None = None
         self._crashes: list[float] = []
         self._was_up = False
         self._falls_asleep = False
@@ -102,7 +103,7 @@ class Shim:
         """When something is due without anybody asking for it (monotonic)."""
         if self._worker_code is not None:
             return 0.0  # also of a worker that could not be forked, which no signal reports
-        moments = (self._stop_by or self._start_at, self._limits.due)
+        moments = (self._stop_by or self._start_at, self._limits.due, self._files_due)
         return min((moment for moment in moments if moment is not None), default=None)
 
     def _act(self) -> None:
@@ -114,10 +115,20 @@ class Shim:
                 self._finish("destroyed")
         elif over is not None:
             self._finish(over)
+        elif self._files_are_gone():
+            self._finish("files_deleted")
         elif self._worker_code is not None:
             self._on_worker_gone(self._worker_code)
         elif self._start_at is not None and self._past(self._start_at):
             self._start_worker_now()
+
+    def _files_are_gone(self) -> bool:
+        """Look if it is due. A session without its directory is out of everybody's reach: its home
+        was deleted under it."""
+        if self._spec is None or not (self._files_due is None or self._past(self._files_due)):
+            return False
+        self._files_due = time.monotonic() + bounds.FILES_CHECK_S
+        return not Path(self._spec["places"]["exit"]).parent.exists()
 
     # --- the select loop -------------------------------------------------------------------
 

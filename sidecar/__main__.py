@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import os
 import signal
@@ -81,9 +80,14 @@ async def _serve(where: Places, config: Config, inherited: socket.socket | None)
             address = listener.getsockname() if inherited else where.control_socket
             logging.info("pid %d listens on %s", os.getpid(), address)
             systemd.notify("READY=1")
-            await supervisor.stop_asked.wait()
+            while not await _happens(supervisor.stop_asked, bounds.FILES_CHECK_S):
+                if inode is not None and not _is_at(where.control_socket, inode):
+                    # nobody reaches us any more, and the next daemon is free to start
+                    logging.error("%s is gone", where.control_socket)
+                    break
             systemd.notify("STOPPING=1")
-            _unlink_if_ours(where.control_socket, inode)
+            if inode is not None and _is_at(where.control_socket, inode):
+                where.control_socket.unlink()
             raise _Stop
     except* _Stop:
         logging.info("stopped; sessions that were live go on")
@@ -111,10 +115,19 @@ def _on_hang_up(
     return act
 
 
-def _unlink_if_ours(path: Path, inode: int | None) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if path.stat().st_ino == inode:
-            path.unlink()
+async def _happens(event: asyncio.Event, within_s: float) -> bool:
+    try:
+        async with asyncio.timeout(within_s):
+            return await event.wait()
+    except TimeoutError:
+        return False
+
+
+def _is_at(path: Path, inode: int) -> bool:
+    try:
+        return path.stat().st_ino == inode
+    except FileNotFoundError:
+        return False
 
 
 def _announce(server: ControlServer, session: Session) -> None:

@@ -62,6 +62,9 @@ FREEZE_ROUNDS = 50
 """Scans until the set of stopped processes is stable; a fork loop settles in 2-3."""
 CLEAN_SCANS = 5
 """Scans in a row that must find no orphan: one alone misses a process that lives for 2 ms."""
+FILES_CHECK_S = 30.0
+"""How often a shim looks whether its session's directory is still there, and the daemon for its
+socket: without them nobody can reach what runs."""
 DAEMON_EXIT_S = 10.0
 """A stopping daemon ends its tasks within this, then leaves anyway: sessions do not need it."""
 CONNECT_S = 5.0

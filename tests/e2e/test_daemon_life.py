@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
+from sidecar.protocol import bounds
 from tests.support.control import CallFailed, Control
 from tests.support.daemon import Daemon, refused_daemon
 from tests.support.endpoint import Endpoint
-from tests.support.processes import eventually, is_alive, of_home
+from tests.support.processes import all_of_home, eventually, is_alive, of_home
 
 
 def test_a_stopped_daemon_leaves_its_sessions_working_and_the_next_one_finds_them(
@@ -247,3 +250,27 @@ def test_a_bad_config_is_refused_by_the_name_of_the_setting(home: Path) -> None:
     refused = refused_daemon(home)
     assert refused.returncode == 2
     assert "'spwan'" in refused.stderr
+
+
+@pytest.mark.soak
+def test_what_runs_in_a_home_that_is_deleted_ends_by_itself(own_daemon: Daemon, work: Path) -> None:
+    asleep = own_daemon.create(work, idle_timeout_s=0.2)
+    Endpoint(own_daemon.create(work)).prompt("run `sleep 600`", "async")
+    eventually(
+        lambda: (
+            own_daemon.call("session.status", session_id=asleep["session_id"])["state"]
+            == "sleeping"
+        ),
+        "one sleeps",
+    )
+    processes = all_of_home(own_daemon.home)
+    assert len(processes) >= 6, "daemon, zygote, two shims, a worker and its tool"
+    shutil.rmtree(own_daemon.home / "run")
+    shutil.rmtree(own_daemon.home / "state")
+    assert own_daemon.process is not None
+    own_daemon.process.wait(2 * bounds.FILES_CHECK_S)
+    _, left = psutil.wait_procs(processes, 2 * bounds.FILES_CHECK_S)
+    assert not left
+    own_daemon.hang_up()
+    own_daemon.start()
+    assert own_daemon.call("session.list", all=True)["sessions"] == []
