@@ -74,12 +74,12 @@ async def _notify(connection: Connection, reader: RingReader, subscription: str)
     with reader:
         while True:
             try:
-                items = reader.read(bounds.RING_READ_BATCH)
+                lines = [head + _envelope(i) + b"}}\n" for i in reader.read(bounds.RING_READ_BATCH)]
             except RingError:
                 log.exception("subscription %s ends", subscription)
                 return
-            if items:
-                await connection.send(b"".join(head + _envelope(i) + b"}}\n" for i in items))
+            if lines:
+                await connection.send(b"".join(lines))
             else:
                 await asyncio.sleep(bounds.RING_POLL_S)
 

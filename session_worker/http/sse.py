@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from traceback import clear_frames
 
 from aiohttp import web
 
@@ -44,6 +45,10 @@ class EventStream:
         try:
             async with asyncio.timeout(bounds.SSE_WRITE_S):
                 await self._response.write(data)
+        except ConnectionError as error:
+            # aiohttp's frame and the exception hold each other, and both what was being sent
+            clear_frames(error.__traceback__)
+            raise
         except TimeoutError:
             raise ConnectionResetError("the client takes nothing") from None
 
