@@ -61,6 +61,11 @@ class Assembler:
         """The tokens reported so far: they are billed even if the attempt is discarded."""
         return dict(self._usage)
 
+    @property
+    def newest(self) -> Block:
+        """The block that was started last, which its deltas fill in until it stops."""
+        return self._blocks[-1]
+
     def message(self) -> dict[str, Any]:
         """The whole response, as the API would have sent it unstreamed. Raises `ModelError`."""
         if self._failure is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -63,7 +63,7 @@ def is_server_result(block: Block) -> bool:
     return block["type"].endswith("_tool_result")
 
 
-def calling_code(block: Block) -> str | None:
+def calling_code(block: Mapping[str, Any]) -> str | None:
     """The id of the server tool call whose code calls this tool and waits for its result (PTC)."""
     caller: Block = block.get("caller") or {}
     from_code = block["type"] == "tool_use" and caller.get("type", "").startswith("code_execution")

@@ -61,6 +61,8 @@ def record_call(
         "cost_usd": cost,
         "stop_reason": stop_reason,
         "attempt": attempt,
+        # what an attempt that broke off brought goes with the next, and counts once
+        "kept_out": 0 if stop_reason in (None, COMPACTION) else agent.conversation.kept_out(),
     }
     progress.usage.add(tokens, cost)
     agent.core.transcript.append("api_call", run_id=run.run_id, **call)

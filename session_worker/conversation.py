@@ -101,6 +101,14 @@ class Conversation:
         container must be named."""
         return self._history.awaits_code()
 
+    def kept_out(self) -> int:
+        """About how many tokens of what was said last go to code, and not into the context."""
+        return sum(compaction.estimate(block["content"]) for block in self._history.for_code())
+
+    def server_calls(self) -> set[str]:
+        """The ids of what the provider runs itself and has not ended yet."""
+        return self._history.server_calls()
+
     def container_is_over(self, now: datetime) -> bool:
         """Whether the container's time has run out, as far as the provider said. While code waits
         in there nobody but the provider can say so."""

@@ -17,7 +17,13 @@ from session_worker import permission_request as asked
 from session_worker.core import SessionCore
 from session_worker.hooks import HookOutcome, Hooks
 from session_worker.memory import Memory
-from session_worker.permission_request import KINDS, UNATTENDED, Answer, PermissionRequest
+from session_worker.permission_request import (
+    EXPIRED,
+    KINDS,
+    UNATTENDED,
+    Answer,
+    PermissionRequest,
+)
 from session_worker.permissions.policy import Decision, Policy, Request, Verdict
 from session_worker.permissions.verdict import decide
 from session_worker.tools.dispatch import ToolCall, check
@@ -30,6 +36,10 @@ DECLINED = "The user declined this call. Do not retry it or work around it."
 NOBODY = (
     "This call needs a permission, and nobody was there to give it. Do not work around it; "
     "do what you can without it, and say what is left."
+)
+TOO_LATE = (
+    "nobody answered in time; code waits only minutes for a call. The call was not run: make it "
+    "yourself, outside of code, and it waits for an answer."
 )
 
 
@@ -70,7 +80,8 @@ class Gate:
             if isinstance(changed, ToolResult):
                 return f"a hook changed the input, and then: {changed.content}"
             shown = json.dumps(hooked.updated_input)[: bounds.ERROR_TEXT_CHARS]
-            call = dataclasses.replace(changed, context=f"[a hook changed the input to {shown}]\n")
+            said = f"[a hook changed the input to {shown}]\n"
+            call = dataclasses.replace(changed, context=said, until=call.until)
         call = dataclasses.replace(call, context=(call.context + hooked.context).strip())
         vote = Decision(hooked.decision) if hooked.decision else None
         verdict = await self._judge(call, vote, repeats)
@@ -132,7 +143,8 @@ class Gate:
 
     async def _ask(self, call: ToolCall, verdict: Verdict, run_id: str) -> ToolCall | str:
         request = PermissionRequest(run_id, self._shown(call), _options(verdict), _why(verdict))
-        answer = await self._core.requests.ask(request)
+        within_s = bounds.CODE_ASK_S if call.until is not None else None
+        answer = await self._core.requests.ask(request, within_s)
         self._remember(answer, verdict)
         if answer.allows:
             return _granted(call, verdict)
@@ -140,6 +152,8 @@ class Gate:
             if self._core.spec.permissions.headless == "fail":
                 self._unanswered_in = run_id
             return NOBODY
+        if answer.outcome == EXPIRED:
+            return TOO_LATE
         if answer.option_id is None and (run := self._core.find(run_id)):
             self._core.ask_to_cancel(run)
         return DECLINED + (f" Reason: {answer.reason}" if answer.reason else "")

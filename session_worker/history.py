@@ -123,6 +123,16 @@ class History:
         calls, said = self._sent.exchange()
         return bool(said) and any(calling_code(call) for call in calls)
 
+    def for_code(self) -> list[Block]:
+        """The results said last that go to code, and not into the model's context."""
+        calls, said = self._sent.exchange()
+        from_code = {call["id"] for call in calls if calling_code(call)}
+        return [block for block in said if block.get("tool_use_id") in from_code]
+
+    def server_calls(self) -> set[str]:
+        """The calls of server tools that have no result yet."""
+        return set(self._pending)
+
     def close(self, why: str = INTERRUPTED) -> list[str]:
         """Answer every open call with `why`, as an error."""
         return self._remedy("close", lambda report: self._close(why, report))

@@ -15,6 +15,7 @@ from session_worker.loop_guard import is_stuck
 from session_worker.model_call import CallFailed, call_model
 from session_worker.result import AgentLoopResult
 from session_worker.run import Run
+from session_worker.server_calls import tell_unfinished
 from session_worker.tools.spec import ToolResult
 from session_worker.transcript import TranscriptFull
 from session_worker.turn import AgentTurn, Step, StopReason, next_step
@@ -39,6 +40,7 @@ async def serve_prompts(agent: Agent) -> None:
         async with asyncio.TaskGroup() as group:
             run.task = group.create_task(run_prompt(agent, run))
         unstarted = run.task.cancelled()  # cancelled before its first step
+        tell_unfinished(agent, run)
         agent.core.finish(
             run, Progress().result(StopReason.CANCELLED) if unstarted else run.task.result()
         )
@@ -133,7 +135,8 @@ async def _say_prompt(agent: Agent, run: Run) -> dict[str, str] | None:
     message_id = str(uuid.uuid4())
     for block in prompt:
         agent.emit(run, updates.user_content(block, message_id))
-    more = [agent.take_context(), heard.context, *agent.tools.jobs.take_news()]
+    news = [*agent.tools.take_untold(), *agent.tools.jobs.take_news()]
+    more = [agent.take_context(), heard.context, *news]
     blocks = [*prompt, *(updates.text_block(text) for text in more if text)]
     agent.conversation.add_prompt(blocks, run.run_id)
     return None

@@ -34,10 +34,14 @@ class Model:
     """
 
     def __init__(
-        self, provider: Provider, transport: httpx2.AsyncBaseTransport | None = None
+        self,
+        provider: Provider,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        betas: Sequence[str] = (),
     ) -> None:
-        """`transport` stands in for the network, without proxies."""
+        """`transport` stands in for the network, without proxies. `betas` go with every call."""
         self._provider = provider
+        self._betas = tuple(betas)
         self._transport = transport
         self._made: AsyncAnthropic | None = None
 
@@ -70,25 +74,23 @@ class Model:
         )
 
     @classmethod
-    def demo(cls, provider: Provider, path: Path) -> Model:
+    def demo(cls, provider: Provider, path: Path, betas: Sequence[str] = ()) -> Model:
         """The demo model, on a Unix socket of ours."""
-        return cls(provider, DemoTransport(path, _tls()))
+        return cls(provider, DemoTransport(path, _tls()), betas)
 
     async def stream(self, body: bytes, betas: Sequence[str] = ()) -> AsyncIterator[dict[str, Any]]:
         """The raw events of one call, ping and error included. Raises `ModelError`.
 
         `body` is the request as it was written: the SDK's own methods would walk all of it again.
+        `betas` go with this call beside those that always do.
         What goes wrong after `message_stop` is no error: the answer is whole.
         """
-        headers = {"content-type": "application/json"}
-        if betas:
-            headers["anthropic-beta"] = ",".join(betas)
         try:
             stream = await self._client.post(
                 "/v1/messages",
                 cast_to=object,
                 content=body,
-                options={"headers": headers},
+                options={"headers": self._headers(betas)},
                 stream=True,
                 stream_cls=AsyncStream[object],
             )
@@ -115,13 +117,19 @@ class Model:
                 "/v1/messages/count_tokens",
                 cast_to=httpx2.Response,
                 content=body,
-                options={"headers": {"content-type": "application/json"}},
+                options={"headers": self._headers()},
             )
             return int(answer.json()["input_tokens"])
         except (KeyError, TypeError) as error:
             raise ModelError("protocol_error", f"not a count of tokens: {error!r}") from error
         except Exception as error:
             raise _translate(error) from error
+
+    def _headers(self, more: Sequence[str] = ()) -> dict[str, str]:
+        headers = {"content-type": "application/json"}
+        if betas := [*self._betas, *more]:
+            headers["anthropic-beta"] = ",".join(betas)
+        return headers
 
     async def close(self) -> None:
         if self._made is not None:

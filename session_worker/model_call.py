@@ -36,6 +36,7 @@ from session_worker.recovery import (
 )
 from session_worker.result import context_tokens
 from session_worker.run import Run
+from session_worker.server_calls import ServerCalls, telling_of_the_lost
 from session_worker.transcript import TranscriptFull
 from session_worker.turn import AgentTurn, StopReason
 from sidecar.protocol import bounds, events
@@ -58,20 +59,23 @@ async def call_model(agent: Agent, run: Run, progress: Progress) -> AgentTurn:
         if why := exhausted(agent.spec.budget, agent.core.usage):
             raise CallFailed(StopReason.BUDGET, "budget", why)
         if agent.conversation.container_is_over(datetime.now(UTC)):
-            agent.conversation.drop_container(run.run_id)
+            with telling_of_the_lost(agent, run, "its container has expired"):
+                agent.conversation.drop_container(run.run_id)
         tried = replace(
             tried,
             container=agent.conversation.container is not None,
             code_waits=agent.conversation.awaits_code(),
         )
         number = tried.attempt + (cut is not None)
+        attempt = _Attempt(agent, run, progress, number)
         try:
-            turn = await _Attempt(agent, run, progress, number).make(max_tokens)
+            turn = await attempt.make(max_tokens)
         except ModelError as error:
             advice = advise(error, tried, random.random())
             if cut is not None and isinstance(advice, Fail):
                 return _second_best(agent, run, cut)
-            max_tokens = await _follow(agent, run, progress, advice, number, max_tokens)
+            with telling_of_the_lost(agent, run, "the API does not go on with it"):
+                max_tokens = await _follow(agent, run, progress, advice, number, max_tokens)
             tried = tried.then(advice)
             continue
         more = min(2 * max_tokens, agent.facts.max_output or 2 * max_tokens)
@@ -80,6 +84,7 @@ async def call_model(agent: Agent, run: Run, progress: Progress) -> AgentTurn:
         if more <= max_tokens:
             return turn
         cut, max_tokens = turn, more
+        attempt.server_calls.give_up("the answer was cut off")
         _tell_retry(agent, run, number, Retry(0, "a tool call was cut off at max_tokens", True))
 
 
@@ -134,6 +139,9 @@ class _Attempt:
     watch: Stopwatch = field(default_factory=Stopwatch)
     message_id: str = ""
 
+    def __post_init__(self) -> None:
+        self.server_calls = ServerCalls(lambda update: self.agent.emit(self.run, update))
+
     async def make(self, max_tokens: int) -> AgentTurn:
         messages = self.agent.conversation.messages
         body = self.agent.writer.write(
@@ -146,13 +154,18 @@ class _Attempt:
             message = await self._receive(body, [BETA] if needs_beta(messages) else [])
         except ModelError as error:
             error.streamed = bool(self.message_id)
+            self.server_calls.give_up("the answer broke off")
             self._record(None)
             raise
         except asyncio.CancelledError:
+            self.server_calls.give_up("cancelled")
             with suppress(TranscriptFull):  # it is told by whatever is written next
                 self._record(None)
             raise
+        self.server_calls.stop_all()
         turn = AgentTurn.from_response(message)
+        if turn.provider_stop_reason == "refusal":
+            self.server_calls.give_up("the model refused")
         self.agent.prefix.calibrate(context_tokens(turn.usage), len(body))
         self._record(turn.provider_stop_reason)
         return turn
@@ -182,13 +195,18 @@ class _Attempt:
                 self._chunk("agent_message_chunk", text)
             case {"type": "content_block_delta", "delta": {"type": "thinking_delta", **delta}}:
                 self._chunk("agent_thought_chunk", delta["thinking"])
-            case {"type": "content_block_start", "content_block": block}:
+            case {"type": "content_block_start", "content_block": block, "index": index}:
                 self._tell_block(block)
+                self.server_calls.start(index, self.assembler.newest)
+            case {"type": "content_block_stop", "index": index}:
+                self.server_calls.stop(index)
             case {"type": "message_start", "message": {**message}}:
                 self.message_id = message.get("id") or str(uuid.uuid4())
                 filled_in: list[Block] = message.get("content") or []
-                for block in filled_in:
+                for place, block in enumerate(filled_in):
                     self._tell_block(block)
+                    self.server_calls.start(("filled in", place), block)
+                    self.server_calls.stop(("filled in", place))
             case _:
                 pass
 

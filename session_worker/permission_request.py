@@ -30,6 +30,7 @@ ALLOWING = frozenset({ALLOW_ONCE, ALLOW_SESSION, ALLOW_PROJECT})
 SELECTED = "selected"
 CANCELLED = "cancelled"
 UNATTENDED = "unattended"
+EXPIRED = "expired"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from session_worker.attendance import Attendance
 from session_worker.event_log import EventLog
 from session_worker.permission_request import (
     CANCELLED,
+    EXPIRED,
     SELECTED,
     UNATTENDED,
     Answer,
@@ -53,8 +54,9 @@ class PermissionRequests:
         while self.of_run(run_id) is None:
             await self._came.wait()
 
-    async def ask(self, request: PermissionRequest) -> Answer:
-        """The first answer of any client; `UNATTENDED` after a while without one to ask.
+    async def ask(self, request: PermissionRequest, within_s: float | None = None) -> Answer:
+        """The first answer of any client; `UNATTENDED` after a while without one to ask, `EXPIRED`
+        after `within_s`.
 
         Cancelled with its run: then the question is withdrawn before the cancellation leaves.
         """
@@ -65,7 +67,7 @@ class PermissionRequests:
         self._came.clear()
         self.on_change()
         try:
-            answer = await self._answer(request)
+            answer = await self._answer(request, within_s)
         finally:
             del self._pending[request.request_id]
             resolved = {
@@ -78,12 +80,14 @@ class PermissionRequests:
             self.on_change()
         return answer
 
-    async def _answer(self, request: PermissionRequest) -> Answer:
+    async def _answer(self, request: PermissionRequest, within_s: float | None) -> Answer:
         async with asyncio.TaskGroup() as group:
             alone = group.create_task(self._attendance.until_alone(self._headless_after_s))
-            await asyncio.wait((request.answer, alone), return_when=asyncio.FIRST_COMPLETED)
+            ways = (request.answer, alone)
+            await asyncio.wait(ways, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+            otherwise = Answer(UNATTENDED if alone.done() else EXPIRED)
             alone.cancel()
-        return request.answer.result() if request.answer.done() else Answer(UNATTENDED)
+        return request.answer.result() if request.answer.done() else otherwise
 
     def answer(self, request_id: str, option: str | None, reason: str = "") -> PermissionRequest:
         """The question, settled by an option's id or kind; by None it is cancelled, as ACP-C has

@@ -98,6 +98,7 @@ def specification(place: Path) -> dict[str, Any]:
             "hooks": [],
         },
         "mcp_servers": {},
+        "ptc_profile": None,
         "sandbox": {"level": "none", "require": False, "network": False},
         "private": {name: str(place / name) for name in ("runtime", "state", "config")},
         "places": {name: str(place / name) for name in ("model", "transcript", "ring", "spill")},

@@ -9,6 +9,7 @@ from typing import Any
 from session_worker.provider import Provider, choose_provider
 from sidecar.protocol.hooks import Hook
 from sidecar.protocol.policy_file import Rules
+from sidecar.protocol.ptc import PROFILES, Profile
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class TcpSpec:
 @dataclass(frozen=True)
 class SessionSpec:
     """`private` is where Sidecar's own files and sockets are: `runtime`, `state`, `config`.
-    `tool_env` is everything a tool's environment holds; provider keys are not in it."""
+    `tool_env` is everything a tool's environment holds; provider keys are not in it. `ptc` is None
+    where code at the API may call no tools."""
 
     session_id: str
     incarnation: int
@@ -75,6 +77,7 @@ class SessionSpec:
     prices: dict[str, dict[str, float]]
     permissions: PermissionSpec
     mcp_servers: dict[str, Any]
+    ptc: Profile | None
     sandbox: dict[str, Any]
     private: dict[str, Path]
     places: dict[str, Path]
@@ -100,6 +103,7 @@ class SessionSpec:
             prices=wire["prices"],
             permissions=PermissionSpec.from_wire(wire["permissions"]),
             mcp_servers=wire["mcp_servers"],
+            ptc=PROFILES[wire["ptc_profile"]] if wire["ptc_profile"] else None,
             sandbox=wire["sandbox"],
             private={name: Path(path) for name, path in wire["private"].items()},
             places={name: Path(path) for name, path in wire["places"].items()},

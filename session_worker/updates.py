@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from session_worker.tools.spec import FileChange, ToolResult
-from sidecar.protocol import bounds
+from session_worker.tools.truncate import clean
+from sidecar.protocol import bounds, server_tools
 
 Update = dict[str, Any]
+
+TITLE_CHARS = 200
+"""Of a call that the provider runs: a line for people."""
 
 
 def text_block(text: str) -> dict[str, Any]:
@@ -38,7 +42,56 @@ def tool_call(call: dict[str, Any], kind: str) -> Update:
         "kind": kind,
         "status": "pending",
         "rawInput": call["input"],
+        **_called_by(call),
     }
+
+
+def _called_by(call: dict[str, Any]) -> dict[str, Any]:
+    """Whose call it is, such as the code's of another call, by whose id clients find that."""
+    match call.get("caller"):
+        case {"type": str(kind), "tool_id": str(tool_id)}:
+            return {"_meta": {"sidecar/caller": {"type": kind, "tool_id": tool_id}}}
+        case _:
+            return {}
+
+
+def server_call(call: dict[str, Any]) -> Update | None:
+    """A call that the provider runs itself, its input complete; None if it is malformed."""
+    match call:
+        case {"id": str(call_id), "name": str(name)}:
+            return {
+                "sessionUpdate": "tool_call",
+                "toolCallId": call_id,
+                "title": clean(server_tools.title(call))[:TITLE_CHARS],
+                "name": name,
+                "kind": server_tools.kind(name),
+                "status": "in_progress",
+                "rawInput": call.get("input"),
+                **_called_by(call),
+            }
+        case _:
+            return None
+
+
+def server_call_ended(result: dict[str, Any]) -> Update | None:
+    """Its result, a `…_tool_result` block; None if that names no call."""
+    text, failed = server_tools.outcome(result)
+    match result:
+        case {"tool_use_id": str(call_id)}:
+            return {
+                "sessionUpdate": "tool_call_update",
+                "toolCallId": call_id,
+                "status": "failed" if failed else "completed",
+                "content": [{"type": "content", "content": text_block(clean(text))}],
+                "rawOutput": server_tools.facts(result),
+            }
+        case _:
+            return None
+
+
+def server_call_given_up(call_id: str, why: str) -> Update:
+    """There will be no result."""
+    return tool_call_ended(call_id, ToolResult(f"given up: {why}", is_error=True))
 
 
 def tool_call_started(call_id: str, shown: dict[str, Any]) -> Update:
@@ -51,7 +104,8 @@ def tool_call_started(call_id: str, shown: dict[str, Any]) -> Update:
     }
 
 
-def tool_call_ended(call_id: str, result: ToolResult) -> Update:
+def tool_call_ended(call_id: str, result: ToolResult, kept_out: int | None = None) -> Update:
+    """`kept_out`: about so many tokens of it go to code, and not into the model's context."""
     texts = [result.content] if isinstance(result.content, str) else None
     blocks = [text_block(text) for text in texts] if texts else map(_content, result.content)
     return {
@@ -63,6 +117,7 @@ def tool_call_ended(call_id: str, result: ToolResult) -> Update:
             *(_diff(change) for change in result.changes),
         ],
         "rawOutput": result.meta,
+        **({} if kept_out is None else {"_meta": {"sidecar/kept_out": kept_out}}),
     }
 
 

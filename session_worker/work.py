@@ -14,6 +14,7 @@ from session_worker.loop import serve_prompts
 from session_worker.mcp_servers.servers import Servers
 from session_worker.model import Model
 from session_worker.prefix import Prefix
+from session_worker.programmatic import with_code
 from session_worker.project.place import Place
 from session_worker.project.skills import Skills, find_skills
 from session_worker.prompt import system_prompt
@@ -97,6 +98,8 @@ def _agent(
     facts = provider.facts
     version = core.tools_version
     schemas = equipment.tools.offer(core.mcp_servers.tools() if core.mcp_servers else ())
+    if core.spec.ptc:
+        schemas = with_code(schemas, core.spec.ptc.tool_type)
     conversation = Conversation(
         core.transcript,
         records,

@@ -92,10 +92,11 @@ async def serve(
         _tell_what_to_know(core)
         launcher = sandboxed(core)
         stack.callback(launcher.close)
+        betas = spec.ptc.betas if spec.ptc else ()
         if spec.provider.demo:
-            model = Model.demo(spec.provider, spec.places["model"])
+            model = Model.demo(spec.provider, spec.places["model"], betas)
         else:
-            model = Model(spec.provider)
+            model = Model(spec.provider, betas=betas)
         stack.push_async_callback(model.close)
         restored = restore(records)
         core.take_over(restored)

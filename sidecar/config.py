@@ -13,6 +13,7 @@ from typing import Any, cast
 from sidecar.permission_config import Permissions, Sandbox, read_permissions, read_sandbox
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
+from sidecar.protocol.ptc import CURRENT, PROFILES
 from sidecar.tcp_config import Tcp, read_tcp
 
 Prices = Mapping[str, Mapping[str, float]]
@@ -24,13 +25,15 @@ class Config:
     """`spawn`: how sessions start, `fork` (from a zygote; Linux) or `exec` (from a warm spare).
 
     `prices`: dollars for a million tokens, by model, with the names of `PRICES`; the first two must
-    be there. They win over the prices that are known. `permissions`, `sandbox` and `tcp` are what
-    sessions start with.
+    be there. They win over the prices that are known. `ptc_profile`: how new sessions with
+    `programmatic_tools` speak of them, one of `PROFILES`. `permissions`, `sandbox` and `tcp` are
+    what sessions start with.
     """
 
     spawn: str = "fork" if sys.platform == "linux" else "exec"
     max_sessions: int = bounds.MAX_SESSIONS
     prices: Prices = field(default_factory=dict[str, Mapping[str, float]])
+    ptc_profile: str = CURRENT
     permissions: Permissions = field(default_factory=Permissions)
     sandbox: Sandbox = field(default_factory=Sandbox)
     tcp: Tcp = field(default_factory=Tcp)
@@ -68,6 +71,9 @@ def _checked(path: Path, raw: dict[str, Any]) -> Config:
         raise _bad(path, "spawn = 'fork' is safe on Linux only")
     if type(config.max_sessions) is not int or config.max_sessions < 1:
         raise _bad(path, f"max_sessions is a positive number, not {config.max_sessions!r}")
+    if config.ptc_profile not in list(PROFILES):  # what TOML gives need not be hashable
+        names = " or ".join(map(repr, PROFILES))
+        raise _bad(path, f"ptc_profile is {names}, not {config.ptc_profile!r}")
     prices: Any = raw.get("prices", {})
     if not isinstance(prices, dict):
         raise _bad(path, 'prices are tables: [prices."model"]')

@@ -25,9 +25,6 @@ def check_create(params: dict[str, Any]) -> None:
         raise _invalid(
             f"ring_bytes must be a power of two, not {params['ring_bytes']}", "try 4194304"
         )
-    for name, what in _NOT_YET.items():
-        if params[name]:
-            raise _invalid(f"{name}: {what} not part of this version", f"leave {name} out")
     _check_limits(params["limits"])
 
 
@@ -59,11 +56,6 @@ LIMITS_ENFORCED_BY = {
     "cost_usd": "worker",
 }
 """A limit that is not here is refused: one that nobody enforces must not look kept."""
-
-_NOT_YET = {
-    "programmatic_tools": "programmatic tool calling is",
-}
-"""Accepted by the schema, refused here: a promise that nobody keeps must not look kept."""
 
 
 def _invalid(message: str, hint: str) -> SidecarError:

@@ -102,6 +102,7 @@ def specification(
             "hooks": [asdict(hook) for hook in permissions.hooks],
         },
         "mcp_servers": spec["mcp_servers"],
+        "ptc_profile": spec.get("ptc_profile"),
         "sandbox": asdict(config.sandbox),
         "private": {
             "runtime": str(all_places.runtime),

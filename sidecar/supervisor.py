@@ -202,6 +202,8 @@ class Supervisor:
         name = self.sessions.free_name(params.get("name"), Path(params["cwd"]).name)
         spec = {k: v for k, v in params.items() if k not in ("env", "name")}
         spec.setdefault("mode", self._config.permissions.mode)
+        if spec["programmatic_tools"]:  # for good: a session's tools stay as they are
+            spec["ptc_profile"] = self._config.ptc_profile
         record = Record(
             session_id, name, spec, created_at=now_iso(), cgroup=self._cgroup_of(session_id)
         )

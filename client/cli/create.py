@@ -35,6 +35,11 @@ def create_arguments(parser: argparse.ArgumentParser) -> None:
     add("--mem-limit", type=int, metavar="MB", help="memory of the whole process tree")
     add("--max-processes", type=int, metavar="N", help="of the whole process tree")
     add("--cpu-limit", type=float, metavar="S", help="CPU seconds of the whole process tree")
+    add(
+        "--programmatic-tools",
+        action="store_true",
+        help="let the model call tools from code that runs at the API",
+    )
     add("--tcp", action="store_true", help="listen on 127.0.0.1, too, with a token (see url)")
     add("--ring", type=int, dest="ring_bytes", metavar="BYTES", help="size of the event buffer")
     add("--client-id", metavar="KEY", help="repeating a create with this key makes nothing new")

@@ -27,6 +27,7 @@ _ANSWERS = {
     "reject_always": "rejected for the session",
     "cancelled": "not answered",
     "unattended": "needed, and nobody was there",
+    "expired": "not answered in time",
 }
 """Of a permission, by the option or else the outcome."""
 _MAY_BE_ASKED_AGAIN = "max_tokens"
@@ -109,16 +110,24 @@ class RunPrinter:
             case "agent_thought_chunk":
                 self._seen = True
                 self._aside(_text(update), DIM)
+            case "tool_call" if update.get("status") == "in_progress":
+                # at the provider: a part of the answer, which may still break off
+                self._seen = True
+                self._names[update.get("toolCallId", "")] = _named(update)
+                self._begun(update)
             case "tool_call":
                 self._stand()
-                self._names[update.get("toolCallId", "")] = update.get("name", "tool")
+                self._names[update.get("toolCallId", "")] = _named(update)
             case "tool_call_update" if update.get("status") == "in_progress":
-                name = self._names.pop(update.get("toolCallId", ""), "tool")
-                self._line(f"• {name}: {update.get('title', '')}", BOLD)
+                self._begun(update)
             case "tool_call_update" if update.get("status") in ("completed", "failed"):
                 self._result(update)
             case _:
                 pass
+
+    def _begun(self, update: dict[str, Any]) -> None:
+        name = self._names.pop(update.get("toolCallId", ""), "• tool")
+        self._line(f"{name}: {update.get('title', '')}", BOLD)
 
     def _called(self, stop_reason: str | None) -> None:
         """One answer is over: it stands, broke off, was refused, or its fate is still open."""
@@ -146,7 +155,7 @@ class RunPrinter:
 
     def _result(self, update: dict[str, Any]) -> None:
         if never_ran := self._names.pop(update.get("toolCallId", ""), ""):
-            self._line(f"• {never_ran}", BOLD)
+            self._line(never_ran, BOLD)
         content: list[dict[str, Any]] = update.get("content") or []
         text = "\n".join(map(_text, content))
         if tail := self._tails.pop(update.get("toolCallId", ""), "").rstrip():
@@ -198,6 +207,12 @@ class RunPrinter:
         elif self._open == "stderr":
             self._out.aside("\n")
         self._open = None
+
+
+def _named(call: dict[str, Any]) -> str:
+    """The tool's name; a call that code made stands below that code's."""
+    meta: dict[str, Any] = call.get("_meta") or {}
+    return f"{'  ↳' if 'sidecar/caller' in meta else '•'} {call.get('name', 'tool')}"
 
 
 def _text(holder: dict[str, Any]) -> str:

@@ -10,9 +10,9 @@ from client.cli import exit_codes
 from client.cli.context import Command, Context, id_argument
 from client.cli.output import RED, YELLOW
 
-_CONTEXT = ("MODEL", "CONTEXT", "WINDOW", "USED", "PREFIX", "MESSAGES", "CALLS", "COST")
+_CONTEXT = ("MODEL", "CONTEXT", "WINDOW", "USED", "PREFIX", "MESSAGES", "KEPT-OUT", "CALLS", "COST")
 _CALLS = (
-    *("TURN", "TRY", "TOTAL", "USED", "PREFIX", "MESSAGES"),
+    *("TURN", "TRY", "TOTAL", "USED", "PREFIX", "MESSAGES", "KEPT-OUT"),
     *("FRESH", "CACHED", "WRITTEN", "OUTPUT", "MS", "COST", "STOP"),
 )
 _USAGE = ("ID", "NAME", "STATE", "IN", "CACHED", "WRITTEN", "OUT", "COST", "CONTEXT", "USED")
@@ -84,6 +84,7 @@ def _summary(filled: dict[str, Any], calls: Sequence[dict[str, Any]]) -> tuple[s
         _percent(total, window),
         _count(prefixes[-1] if prefixes else None),
         _count(max(0, total - prefixes[-1]) if prefixes else None),
+        _count(filled["kept_out"]),
         str(len(calls)),
         _dollars(None if None in costs else sum(costs)),
     )
@@ -97,6 +98,7 @@ def _call(call: dict[str, Any]) -> tuple[str, ...]:
         _percent(call["total_in"], call["window"]),
         _count(call["prefix_tokens"]),
         _count(call["message_tokens"]),
+        _count(call.get("kept_out", 0)),
         _count(call["fresh"]),
         _count(call["cache_read"]),
         _count(call["cache_write_5m"] + call["cache_write_1h"]),

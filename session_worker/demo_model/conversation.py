@@ -20,7 +20,7 @@ AUTHOR_CHARS = 8
 """Of the digest of a model's name."""
 
 Tools = Mapping[str, Json]
-"""Offered tools by name."""
+"""Offered tools by name, without those that the API runs itself."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def read(body: Json) -> Conversation:
     ]
     at, prompt = prompts[-1] if prompts else (0, "")
     forbidden = body.get("tool_choice", {}).get("type") == "none"
-    tools = {tool["name"]: tool for tool in body.get("tools", ()) if "name" in tool}
+    tools = {tool["name"]: tool for tool in body.get("tools", ()) if "input_schema" in tool}
     return Conversation(
         prompt=prompt,
         is_first=len(prompts) < 2,
@@ -112,15 +112,18 @@ def segments(body: Json) -> list[Segment]:
     """The request in the order the API caches it; where the anchors stand changes no digest.
 
     A digest begins with that of the model: caches and signatures are good for one model only.
+    Results for code have no length: the model does not read them.
     """
     author = _author(body)
+    from_code = {block.get("id") for _, _, block in pieces(body) if is_from_code(block)}
     running = hashlib.sha256()
     found: list[Segment] = []
     for _, place, block in pieces(body):
         raw = json.dumps([place, _without_anchors(block)], ensure_ascii=False, sort_keys=True)
         running.update(raw.encode("utf-8", "surrogatepass"))
         ttl = block.get("cache_control", {}).get("ttl", "5m") if "cache_control" in block else None
-        found.append(Segment(len(raw), author + running.hexdigest(), ttl))
+        chars = 0 if block.get("tool_use_id") in from_code else len(raw)
+        found.append(Segment(chars, author + running.hexdigest(), ttl))
     return found
 
 
@@ -138,6 +141,15 @@ def pieces(body: Json) -> Iterator[tuple[str, str, Json]]:
         for m, block in enumerate(blocks(message["content"])):
             if block["type"] != "thinking" or not block["signature"] or is_by(author, block):
                 yield f"messages.{n}.content.{m}", message["role"], block
+
+
+def is_from_code(block: Json) -> bool:
+    """A tool call that code made, and not the model itself."""
+    caller: Json = block.get("caller") or {}
+    from_code = block.get("type") == "tool_use" and caller.get("type", "").startswith(
+        "code_execution"
+    )
+    return bool(from_code)
 
 
 def _author(body: Json) -> str:

@@ -35,8 +35,10 @@ VALUES = {
     "badjson": "",
     "loop": "",
     "thinking": "",
+    "code": "",
 }
-"""`overloaded`, `cut` and `stall` take the number of attempts that fail, 1 if not given."""
+"""`overloaded`, `cut` and `stall` take the number of attempts that fail, 1 if not given. `code`
+has the tools called by code, where the session offers that."""
 
 DIRECTIVE = re.compile(
     rf"(?<![\w!])!(?P<name>{'|'.join(VALUES)})(?!\w)"

@@ -10,8 +10,15 @@ from collections.abc import Sequence
 from itertools import chain
 
 from session_worker.demo_model.acts import Acts, Outcome, make
+from session_worker.demo_model.code import through_code
 from session_worker.demo_model.conversation import Conversation, Tools, read
-from session_worker.demo_model.directives import decorated, failure, replaced, take_directives
+from session_worker.demo_model.directives import (
+    Directives,
+    decorated,
+    failure,
+    replaced,
+    take_directives,
+)
 from session_worker.demo_model.grammar import plan
 from session_worker.demo_model.repair import repair
 from session_worker.demo_model.reply import Answer, Reply, Request, text
@@ -30,12 +37,22 @@ def demo_script(request: Request) -> Answer:
         return decorated(loop, directives, request.attempt)
     if talk.rounds:
         kept = {name: value for name, value in directives.items() if name == "slow"}
-        return decorated(_reply(talk, prompt), kept, request.attempt)
+        return decorated(_answer(request, talk, prompt, directives), kept, request.attempt)
     refused = failure(directives, request.attempt)
     if refused:
         return refused
-    reply = replaced(directives, next(iter(talk.tools), None)) or _reply(talk, prompt)
+    reply = replaced(directives, next(iter(talk.tools), None))
+    reply = reply or _answer(request, talk, prompt, directives)
     return decorated(reply, directives, request.attempt)
+
+
+def _answer(request: Request, talk: Conversation, prompt: str, directives: Directives) -> Reply:
+    reply = _reply(talk, prompt)
+    turns = plan(prompt, talk.tools) if "code" in directives else []
+    if not turns or [REPAIR] in turns:  # of a repair nobody knows the calls before they are made
+        return reply
+    planned = [[call for step in turn if (call := choose(step, talk.tools))] for turn in turns]
+    return through_code(reply, request.body, talk, [calls for calls in planned if calls])
 
 
 def _loop(talk: Conversation) -> Reply | None:

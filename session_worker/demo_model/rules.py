@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
+from session_worker.demo_model.code_rules import check_code
 from session_worker.demo_model.conversation import blocks
 from session_worker.demo_model.history import OF_THE_MODEL, SERVER_CALLS, check_history
 from session_worker.demo_model.images import check_images
@@ -70,6 +71,8 @@ def _violations(
     for group in (_tools, _text, _anchors, check_history, _prefill):
         for wording in group(body):
             yield ApiError(400, wording)
+    for wording in check_code(body, headers):
+        yield ApiError(400, wording)
     yield from check_images(body)
 
 

@@ -145,6 +145,7 @@ async def _context(request: web.Request) -> web.Response:
             "model": core.spec.provider.model,
             "context_tokens": core.context_tokens,
             "context_window": core.spec.provider.facts.context_window,
+            "kept_out": sum(call.get("kept_out", 0) for call in calls),
             "calls": calls,
         }
     )

@@ -103,6 +103,8 @@ class Context(_Closed):
     context_tokens: int
     """What the next call will hold at least."""
     context_window: int | None
+    kept_out: int
+    """About how many tokens of results went to code, and never into the context."""
     calls: list[Record]
     """The `api_call` records."""
 

@@ -93,7 +93,7 @@ async def _run(params: BashParams, ctx: ToolContext) -> ToolResult:
         if params.run_in_background:
             return _in_background(params, command, stack.pop_all(), ctx)
         try:
-            broken = await watch(command, params.timeout_s, ctx.emit_output)
+            broken = await watch(command, ctx.within(params.timeout_s), ctx.emit_output)
         except BaseException:
             await end(command)
             raise

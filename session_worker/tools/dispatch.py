@@ -12,21 +12,30 @@ import difflib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from session_worker.blocks import calling_code
+from session_worker.tools.for_code import in_text
 from session_worker.tools.overflow import Room
 from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
 from session_worker.tools.truncate import json_safe
-from sidecar.protocol.bounds import ERROR_TEXT_CHARS, INVALID_JSON_CHARS, PARALLEL_TOOLS
+from sidecar.protocol.bounds import (
+    CODE_CALL_GRACE_S,
+    CODE_CALL_S,
+    ERROR_TEXT_CHARS,
+    INVALID_JSON_CHARS,
+    PARALLEL_TOOLS,
+)
 
 NAMES_SHOWN = 20
 """Tools named to a model that asked for one there is not, the likeliest first."""
 
 ToolUse = Mapping[str, Any]
-"""A `tool_use` block: `id`, `name`, `input`."""
+"""A `tool_use` block: `id`, `name`, `input`, perhaps `caller`."""
 
 _logger = logging.getLogger(__name__)
 
@@ -35,13 +44,21 @@ _logger = logging.getLogger(__name__)
 class ToolCall:
     """A call that may run: its tool exists and its input is valid. `granted` are the canonical
     paths outside the session's directories that somebody allowed it; `context` is what the model
-    should read with the result."""
+    should read with the result. `until` is the loop time by which code that makes the call must
+    have its result; None for calls that no code makes."""
 
     id: str
     spec: ToolSpec[Any]
     params: BaseModel
     granted: frozenset[Path] = frozenset()
     context: str = ""
+    until: float | None = None
+
+    @property
+    def shares(self) -> str | None:
+        """Calls with the same word here run side by side: those that only read, and those of code,
+        which asked for them at once and would be kept waiting by a turn each."""
+        return "code" if self.until is not None else "reads" if self.spec.read_only else None
 
     def shown(self, root: Path) -> dict[str, Any]:
         """As ACP-C shows it to people; relative paths start at `root`."""
@@ -75,13 +92,16 @@ async def dispatch(
 ) -> list[ToolResult]:
     """One result per call, in the order of the calls.
 
-    Read-only calls that follow each other share, at most PARALLEL_TOOLS at once; any other runs
-    alone, after all before it and before all behind it. When cancelled, the calls under way are
-    cancelled and awaited before the cancellation leaves.
+    Read-only calls that follow each other share, at most PARALLEL_TOOLS at once, and so do those of
+    code, which all have their result in CODE_CALL_S; any other runs alone, after all before it and
+    before all behind it. When cancelled, the calls under way are cancelled and awaited before the
+    cancellation leaves.
     """
     results: dict[int, ToolResult] = {}
     slots = asyncio.Semaphore(PARALLEL_TOOLS)
+    edits = asyncio.Lock()  # two edits of one file at once would be one
     room = Room()
+    until = asyncio.get_running_loop().time() + CODE_CALL_S
 
     def end(index: int, result: ToolResult) -> ToolResult:
         try:
@@ -95,7 +115,8 @@ async def dispatch(
             admitted = await _admitted(call, steps)
             if isinstance(admitted, ToolResult):
                 return end(index, admitted)
-            result = await _run(admitted, steps, room)
+            async with edits if admitted.spec.family == "edit" else nullcontext():
+                result = await _run(admitted, steps, room)
             try:
                 result = await _after(admitted, result, steps)
             finally:
@@ -108,7 +129,10 @@ async def dispatch(
         call = check(use, tools)
         if isinstance(call, ToolResult):
             results[index] = end(index, call)
-        elif batches and call.spec.read_only and batches[-1][-1][1].spec.read_only:
+            continue
+        if calling_code(use) is not None:
+            call = dataclasses.replace(call, until=until)
+        if batches and call.shares and call.shares == batches[-1][-1][1].shares:
             batches[-1].append((index, call))
         else:
             batches.append([(index, call)])
@@ -120,13 +144,17 @@ async def dispatch(
 
 
 async def _admitted(call: ToolCall, steps: Steps) -> ToolCall | ToolResult:
+    deadline = asyncio.timeout_at(call.until)
     try:
-        admitted = await steps.admit(call)
-        if isinstance(admitted, str):
-            return _error(admitted)
-        await steps.on_start(admitted)
-        return admitted
+        async with deadline:
+            admitted = await steps.admit(call)
+            if isinstance(admitted, str):
+                return _error(admitted)
+            await steps.on_start(admitted)
+            return admitted
     except (Exception, SystemExit, asyncio.CancelledError) as error:
+        if deadline.expired():
+            return _error(f"{call.spec.name} was not run: the code that calls it waits no longer")
         _raise_own(error)
         _logger.exception("tool %s was not admitted", call.spec.name)
         return _failure(call.spec.name, error)
@@ -134,24 +162,39 @@ async def _admitted(call: ToolCall, steps: Steps) -> ToolCall | ToolResult:
 
 async def _run(call: ToolCall, steps: Steps, room: Room) -> ToolResult:
     spec = call.spec
-    deadline = asyncio.timeout(spec.timeout_s)
+    timeout_s, why = _time(call)
+    deadline = asyncio.timeout(timeout_s)
     try:
         context = steps.context(call)
         async with deadline:
             result = await spec.handler(call.params, context)
+        if call.until is not None:
+            result = await asyncio.to_thread(in_text, result, context)
         return room.fit(result, spec.max_chars, context)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         if deadline.expired():
             doubt = f"; {error.__cause__}" if str(error.__cause__ or "") else ""
-            return _error(f"{spec.name} was ended: it took longer than {spec.timeout_s:g} s{doubt}")
+            return _error(f"{spec.name} was ended: {why}{doubt}")
         _raise_own(error)
         _logger.exception("tool %s failed", spec.name)
         return _failure(spec.name, error)
 
 
+def _time(call: ToolCall) -> tuple[float | None, str]:
+    """How long its handler may take, and what to say if it takes longer."""
+    own_s = call.spec.timeout_s
+    if call.until is not None:
+        left_s = call.until + CODE_CALL_GRACE_S - asyncio.get_running_loop().time()
+        if own_s is None or left_s < own_s:
+            return left_s, f"code that calls a tool waits {CODE_CALL_S:g} s for it, no longer"
+    return own_s, f"it took longer than {own_s:g} s" if own_s is not None else ""
+
+
 async def _after(call: ToolCall, result: ToolResult, steps: Steps) -> ToolResult:
+    until = None if call.until is None else call.until + CODE_CALL_GRACE_S
     try:
-        return await steps.after(call, result)
+        async with asyncio.timeout_at(until):
+            return await steps.after(call, result)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         _raise_own(error)
         _logger.exception("what follows tool %s failed", call.spec.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,10 +55,18 @@ class ToolContext:
     skills: Mapping[str, Skill] = field(default_factory=dict[str, Skill])
     launch: Launch = process.start
     """Perhaps into a sandbox."""
+    until: float | None = None
+    """Loop time by which the call must have ended: code waits for it."""
 
     @property
     def roots(self) -> tuple[Path, ...]:
         return (self.root, *self.extra_roots)
+
+    def within(self, seconds: int) -> int:
+        """So long, or as long as there is time; whole seconds, one at least."""
+        if self.until is None:
+            return seconds
+        return max(1, min(seconds, int(self.until - asyncio.get_running_loop().time())))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from session_worker import updates
-from session_worker.blocks import Block, tool_result
+from session_worker.blocks import Block, calling_code, tool_result
+from session_worker.compaction import estimate
 from session_worker.core import SessionCore
 from session_worker.gate import Gate, tool_payload
 from session_worker.hooks import Hooks
@@ -67,6 +68,7 @@ class Toolbox:
         self._nested = nested
         self._base = context
         self._specs = specs
+        self._untold: list[str] = []
         context.spill_dir.mkdir(mode=0o700, exist_ok=True)
 
     def offer(self, more: Sequence[ToolSpec[Any]]) -> list[dict[str, Any]]:
@@ -82,6 +84,11 @@ class Toolbox:
     def shell(self) -> Shell:
         return self._base.shell
 
+    def take_untold(self) -> list[str]:
+        """What the model should know with results that went to code, each once."""
+        untold, self._untold = list(dict.fromkeys(self._untold)), []
+        return untold
+
     async def run(
         self, calls: list[Block], counts: Sequence[int], run_id: str, finished: dict[str, Block]
     ) -> None:
@@ -91,6 +98,8 @@ class Toolbox:
         So a caller that is cancelled still knows what has happened.
         """
         repeats = {call["id"]: count for call, count in zip(calls, counts, strict=True)}
+        start = self.shell.cwd
+        shells = {call["id"]: Shell(start) for call in calls if calling_code(call) is not None}
 
         def emit(update: updates.Update) -> None:
             self._core.log.emit(events.UPDATE, update, run_id)
@@ -110,25 +119,43 @@ class Toolbox:
 
         def on_end(use: ToolUse, result: ToolResult) -> None:
             finished[use["id"]] = tool_result(use["id"], result.content, is_error=result.is_error)
-            emit(updates.tool_call_ended(use["id"], result))
+            kept_out = estimate(result.content) if use["id"] in shells else None
+            emit(updates.tool_call_ended(use["id"], result, kept_out))
             if result.plan is not None:
                 emit(updates.plan(result.plan))
 
         for call in calls:
             spec = self._specs.get(call["name"])
             emit(updates.tool_call(call, spec.kind if spec else "other"))
-        steps = Steps(lambda call: self._context(call, run_id), admit, on_start, after, on_end)
-        await dispatch(calls, self._specs, steps)
 
-    def _context(self, call: ToolCall, run_id: str) -> ToolContext:
+        def context(call: ToolCall) -> ToolContext:
+            return self._context(call, run_id, shells.get(call.id, self.shell))
+
+        steps = Steps(context, admit, on_start, after, on_end)
+        try:
+            await dispatch(calls, self._specs, steps)
+        finally:
+            # commands of code run at once: each begins where they all do, as it was judged
+            for shell in shells.values():
+                self.shell.cwd = self.shell.cwd if shell.cwd == start else shell.cwd
+
+    def _context(self, call: ToolCall, run_id: str, shell: Shell) -> ToolContext:
         def emit_output(text: str) -> None:
             self._core.log.emit(events.TOOL_OUTPUT, {"tool_call_id": call.id, "text": text}, run_id)
 
-        return replace(self._base, call_id=call.id, granted=call.granted, emit_output=emit_output)
+        return replace(
+            self._base,
+            call_id=call.id,
+            shell=shell,
+            granted=call.granted,
+            emit_output=emit_output,
+            until=call.until,
+        )
 
     async def _after(self, call: ToolCall, result: ToolResult, repeats: int) -> ToolResult:
         """What the model should know with the result: a hook's word, the instructions of a
-        directory it has come to, jobs that have ended, that it repeats itself."""
+        directory it has come to, jobs that have ended, that it repeats itself. A result for code
+        stays as it is, since no model reads it: that is told later."""
         event = "PostToolUseFailure" if result.is_error else "PostToolUse"
         payload = tool_payload(call) | {"tool_result": text_of(result.content)}
         hooked = await self._hooks.fire(event, call.spec.name, payload)
@@ -136,9 +163,14 @@ class Toolbox:
         if not result.is_error:
             root = self._base.root
             more += [self._nested.for_path(root / path) for path in call.spec.paths(call.params)]
-        more += [f"[{news}]" for news in self.jobs.take_news()]
-        more.append(reminder(repeats))
-        return with_more(result, [text for text in more if text])
+        for_code = call.until is not None
+        if not for_code:
+            more = [*self.take_untold(), *more, *(f"[{job}]" for job in self.jobs.take_news())]
+        more = [text for text in (*more, reminder(repeats)) if text]
+        if for_code:
+            self._untold += more
+            return result
+        return with_more(result, more)
 
 
 def text_of(content: str | list[Block]) -> str:

@@ -226,6 +226,13 @@ COMPACTION_BYTES_PER_TOKEN = 3.6
 # --- tools ---------------------------------------------------------------------------------
 PARALLEL_TOOLS = 8
 """Tool calls of one turn that run at once."""
+CODE_CALL_S = 210.0
+"""For a call that code at the API waits for: after 240 to 270 s the code gets a TimeoutError
+(anthropic.md §3.2), and until then the result must have got there."""
+CODE_CALL_GRACE_S = 10.0
+"""More for what keeps its own time by that: to end a command, and to say what it wrote."""
+CODE_ASK_S = 150.0
+"""Of that for a person to allow the call: the rest is left to run it."""
 TOOL_RESULT_CHARS = 50_000
 """What the model sees of a result at most; bash has a bound of its own."""
 MESSAGE_RESULTS_CHARS = 200_000
