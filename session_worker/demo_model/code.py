@@ -61,10 +61,10 @@ def _under_way(body: Json) -> str | None:
 
 
 def _call(code_id: str, planned: Sequence[Sequence[Json]]) -> Json:
-    lines = ["results = []"]
+    lines: list[str] = []
     for calls in planned:
         called = ", ".join(f"{call['name']}({_arguments(call['input'])})" for call in calls)
-        lines.append(f"results += await asyncio.gather({called})")
+        lines.append(f"results {'+=' if lines else '='} await asyncio.gather({called})")
     code = "\n".join([*lines, "print(*results, sep='\\n')"])
     return {
         "type": "server_tool_use",
