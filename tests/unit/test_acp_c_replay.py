@@ -107,3 +107,37 @@ def test_the_newest_event_that_is_covered_is_known() -> None:
         replay.feed(message("assistant", text("x"), seq=seq))
     replay.feed({"n": 3, "kind": "api_call", "run_id": "r"})
     assert replay.seq == 9
+
+
+CODE = {
+    "type": "server_tool_use",
+    "id": "s",
+    "name": "code_execution",
+    "input": {"code": "x = await bash()\nprint(x)"},
+}
+CALLER = {"type": "code_execution_20260120", "tool_id": "s"}
+RAN = {"type": "code_execution_tool_result", "tool_use_id": "s", "content": {"return_code": 1}}
+
+
+def test_a_call_of_the_provider_begins_before_the_calls_of_its_code_and_ends_after_them() -> None:
+    begun, called, ended, said = replayed(
+        message("assistant", CODE, {**call("a"), "caller": CALLER}),
+        message("user", result("a")),
+        message("assistant", RAN, text("so"), n=2),
+        {"n": 3, "kind": "run_finished", "run_id": "r", "result": {}},
+    )
+    assert (begun["sessionUpdate"], begun["status"]) == ("tool_call", "in_progress")
+    assert (begun["toolCallId"], begun["title"]) == ("s", "x = await bash()…")
+    assert called["_meta"] == {"sidecar/caller": CALLER, "sidecar/kept_out": 1}
+    assert (ended["toolCallId"], ended["status"]) == ("s", "failed")
+    assert said["sessionUpdate"] == "agent_message_chunk"
+
+
+def test_a_call_of_the_provider_that_never_ended_is_given_up() -> None:
+    for end in (
+        {"n": 3, "kind": "run_finished", "run_id": "r", "result": {}},
+        message("user", text("next"), run_id="r2"),
+    ):
+        shown = replayed(message("assistant", CODE), end)
+        assert [u["status"] for u in shown if u["toolCallId"] == "s"] == ["in_progress", "failed"]
+    assert len(replayed(message("assistant", CODE))) == 1, "its result may still come"

@@ -133,6 +133,21 @@ def test_words_go_to_stdout_and_doings_to_stderr(capsys: pytest.CaptureFixture[s
     assert done == ("• bash: ls -l\na.py\n[exit 0]\nfinal_answer (turns: 2, tool calls: 1)\n")
 
 
+def test_what_code_calls_stands_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+    code = {"toolCallId": "s", "name": "code_execution", "title": "x = 1…"}
+    began = event("update", sessionUpdate="tool_call", status="in_progress", **code)
+    by_code = event("update", **TOOL_CALL["data"], _meta={"sidecar/caller": {"tool_id": "s"}})
+    ended = event("update", **tool_update("completed", "42")["data"] | {"toolCallId": "s"})
+    events = [chunk("so"), began, ended_call("tool_use"), by_code, STARTED, ended, FINISHED]
+    assert shown(capsys, *events) == (
+        "so\n",
+        "• code_execution: x = 1…\n  ↳ bash: ls -l\n42\nfinal_answer (turns: 2, tool calls: 1)\n",
+    )
+    said, done = shown(capsys, chunk("so"), began, retry(discard=True), chunk("so"), FINISHED)
+    assert said == "so\n", "not twice, though its answer broke off"
+    assert "does not count" in done
+
+
 def ended_call(stop_reason: str | None) -> Envelope:
     return event("api_call", stop_reason=stop_reason)
 

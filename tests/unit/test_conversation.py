@@ -153,6 +153,24 @@ def test_a_container_that_is_lost_while_its_code_is_paused_leaves_a_word_of_the_
     assert talk.now.messages[-1]["role"] == "user"
 
 
+def test_what_results_keep_out_of_the_context_is_known_until_something_else_is_said(
+    talk: Talk,
+) -> None:
+    code = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {}}
+    caller = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
+    talk.now.add_prompt([text("go")], "r1")
+    assert talk.now.kept_out() == 0
+    of_code, direct = {**CALL, "caller": caller}, {**CALL, "id": "toolu_2"}
+    talk.now.add_answer(answer(code, of_code, direct, container={"id": "c"}), "r1")
+    results = [tool_result(f"toolu_{n}", "x" * 358, is_error=False) for n in (1, 2)]
+    talk.now.add_results(results, "r1", "/")
+    assert talk.now.kept_out() == talk.again().kept_out() == 100, "of what goes to code alone"
+    talk.now = talk.again()
+    assert talk.now.server_calls() == {"srvtoolu_1"}
+    talk.now.add_prompt([text("next")], "r2")
+    assert (talk.now.kept_out(), talk.now.server_calls()) == (0, set())
+
+
 def test_a_cure_is_on_record_and_holds_for_the_next_worker(talk: Talk) -> None:
     talk.now.add_prompt([text("go")], "r1")
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}

@@ -168,7 +168,11 @@ def test_a_session_with_env_never_inherits_the_daemons_key() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["spawn = 'thread'", "max_sessions = 0", "max_sessions = true", "nope = 1", "= ="]
+    "text",
+    [
+        *("spawn = 'thread'", "max_sessions = 0", "max_sessions = true", "nope = 1", "= ="),
+        *("ptc_profile = 'seeds'", "ptc_profile = true", "ptc_profile = ['seed']"),
+    ],
 )
 def test_a_wrong_setting_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.toml").write_text(text)

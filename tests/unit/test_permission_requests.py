@@ -122,6 +122,21 @@ async def test_without_anybody_to_ask_the_answer_is_that_nobody_was_there(log: E
     assert not answer.allows
 
 
+async def test_a_question_that_code_waits_for_is_given_up_while_clients_are_still_there(
+    log: EventLog,
+) -> None:
+    requests = PermissionRequests(log, Attendance(), 3600)
+    asked = question()
+    assert await requests.ask(asked, within_s=0.001) == Answer("expired")
+    assert (await told(log))[-1] == (events.PERMISSION_RESOLVED, "expired")
+    with pytest.raises(NotPending):
+        requests.answer(asked.request_id, "allow_once")
+    late = asyncio.create_task(requests.ask(again := question(), within_s=30))
+    await requests.wait_of_run("run")
+    requests.answer(again.request_id, "allow_once")
+    assert (await late).allows
+
+
 async def test_as_long_as_a_client_is_attached_a_question_waits(log: EventLog) -> None:
     async with Asking(log, after_s=0.01) as asking:
         with asking.attendance.attached():

@@ -14,6 +14,7 @@ Block = dict[str, Any]
 TEXT: Block = {"type": "text", "text": "words"}
 CALL: Block = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "ls"}}
 CUT: Block = {**CALL, "id": "toolu_2", "input": {INVALID_JSON: '{"comm'}}
+OF_CODE: Block = {**CALL, "caller": {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}}
 SERVER_CALL: Block = {**CALL, "type": "server_tool_use", "id": "srvtoolu_1"}
 MCP_CALL: Block = {**CALL, "type": "mcp_tool_use", "id": "mcptoolu_1"}
 SERVER_RESULT: Block = {"type": "code_execution_tool_result", "tool_use_id": "srvtoolu_1"}
@@ -67,7 +68,7 @@ def test_without_calls_the_stop_reason_explains(
 
 @with_every_stop_reason
 @with_and_without_server_blocks
-@pytest.mark.parametrize("calls", [[CALL], [CALL, {**CALL, "id": "toolu_3"}]])
+@pytest.mark.parametrize("calls", [[CALL], [CALL, {**CALL, "id": "toolu_3"}], [OF_CODE]])
 def test_with_calls_the_blocks_decide(
     stop_reason: str | None, server_blocks: list[Block], calls: list[Block]
 ) -> None:
@@ -92,11 +93,9 @@ def test_a_call_is_cut_where_the_provider_ran_out_of_room_inside_it(
 
 
 def test_a_call_that_code_on_the_server_makes_is_ours_to_run() -> None:
-    caller = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
-    asked = {**CALL, "caller": caller}
     for stop_reason in ("pause_turn", "tool_use"):  # both readings of the API
-        made = turn(stop_reason, SERVER_CALL, asked)
-        assert made.tool_calls == [asked]
+        made = turn(stop_reason, SERVER_CALL, OF_CODE)
+        assert made.tool_calls == [OF_CODE]
         assert next_step(made) == RUN
 
 
