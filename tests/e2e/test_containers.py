@@ -3,45 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from session_worker.demo_model import ApiError, Fault, Reply, text, thinking
+from tests.support.from_code import EARLY, by_code, code, code_result, container, named
 from tests.support.processes import eventually
 from tests.support.scripted import FINE, Scripted, bash
 
-EARLY, LATE = "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
 EXPIRED = ApiError(400, "container_c1 has expired. Please create another container.")
 LOST = "[The code execution container has expired; its files and variables are lost.]"
 WAITS = "touch up; until [ -e go ]; do sleep 0.02; done; rm go up; echo done"
-
-
-def code(number: int = 1) -> dict[str, Any]:
-    """A call that the provider runs itself."""
-    call_id = f"srvtoolu_{number}"
-    return {"type": "server_tool_use", "id": call_id, "name": "code_execution", "input": {"c": "x"}}
-
-
-def code_result(number: int = 1) -> dict[str, Any]:
-    content = {"type": "code_execution_result", "stdout": "42", "stderr": "", "return_code": 0}
-    call_id = f"srvtoolu_{number}"
-    return {"type": "code_execution_tool_result", "tool_use_id": call_id, "content": content}
-
-
-def by_code(command: str, number: int = 1) -> dict[str, Any]:
-    """A tool call made by that code, which waits for its result."""
-    caller = {"type": "code_execution_20260120", "tool_id": f"srvtoolu_{number}"}
-    return {**bash(command), "caller": caller}
-
-
-def container(name: str, expires_at: str = LATE) -> dict[str, Any]:
-    return {"container": {"id": name, "expires_at": expires_at}}
-
-
-def named(scripted: Scripted) -> list[str | None]:
-    """The container of each request."""
-    return [body.get("container") for body in scripted.bodies]
 
 
 def test_a_paused_answer_is_sent_back_unchanged_and_goes_on(scripted: Scripted) -> None:
