@@ -65,9 +65,11 @@ def is_server_result(block: Block) -> bool:
 
 def calling_code(block: Mapping[str, Any]) -> str | None:
     """The id of the server tool call whose code calls this tool and waits for its result (PTC)."""
-    caller: Block = block.get("caller") or {}
-    from_code = block["type"] == "tool_use" and caller.get("type", "").startswith("code_execution")
-    return str(caller.get("tool_id")) if from_code else None
+    match block:
+        case {"type": "tool_use", "caller": {"type": str(kind), **caller}}:
+            return str(caller.get("tool_id")) if kind.startswith("code_execution") else None
+        case _:
+            return None
 
 
 def without_caller(block: Block) -> Block:
