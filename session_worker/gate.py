@@ -38,8 +38,8 @@ NOBODY = (
     "do what you can without it, and say what is left."
 )
 TOO_LATE = (
-    "nobody answered in time; code waits only minutes for a call. The call was not run: make it "
-    "yourself, outside of code, and it waits for an answer."
+    "nobody answered in time; the call was not run. Code waits only minutes for a call: made "
+    "directly, it waits for an answer."
 )
 
 

@@ -120,8 +120,7 @@ class History:
     def awaits_code(self) -> bool:
         """Whether code at the API waits for the results said last. The request must then name
         its container; `forget_code` is the way on when that is gone."""
-        calls, said = self._sent.exchange()
-        return bool(said) and any(calling_code(call) for call in calls)
+        return bool(self.for_code())
 
     def for_code(self) -> list[Block]:
         """The results said last that go to code, and not into the model's context."""

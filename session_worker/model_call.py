@@ -203,10 +203,10 @@ class _Attempt:
             case {"type": "message_start", "message": {**message}}:
                 self.message_id = message.get("id") or str(uuid.uuid4())
                 filled_in: list[Block] = message.get("content") or []
-                for place, block in enumerate(filled_in):
+                for block in filled_in:
                     self._tell_block(block)
-                    self.server_calls.start(("filled in", place), block)
-                    self.server_calls.stop(("filled in", place))
+                    self.server_calls.start(None, block)
+                    self.server_calls.stop(None)
             case _:
                 pass
 

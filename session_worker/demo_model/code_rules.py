@@ -29,7 +29,7 @@ def check_code(body: Json, headers: Mapping[str, str]) -> Iterator[str]:
         if tool.get("strict"):
             yield f"tools.{n}.custom: `strict` tools cannot be called from code"
         schema = tool.get("input_schema")
-        if _leads_back(schema, schema, ()):
+        if _leads_back(schema, schema, (), set()):
             yield f"tools.{n}.custom.input_schema: Circular $ref detected"
     choice: Json = body.get("tool_choice") or {}
     if callable_tools and choice.get("type") in ("any", "tool"):
@@ -44,20 +44,22 @@ def _callers(tool: Json) -> list[str]:
     return [caller for caller in given if caller != "direct"]
 
 
-def _leads_back(node: Any, root: Any, way: tuple[str, ...]) -> bool:
-    """Whether a `$ref` below `node` comes, along `way`, to one that was followed before."""
+def _leads_back(node: Any, root: Any, way: tuple[str, ...], ended: set[str]) -> bool:
+    """Whether a `$ref` below `node` comes, along `way`, to one that was followed before; `ended`
+    are those that are known not to."""
     if isinstance(node, list):
-        return any(_leads_back(item, root, way) for item in cast("list[Any]", node))
+        return any(_leads_back(item, root, way, ended) for item in cast("list[Any]", node))
     if not isinstance(node, dict):
         return False
     inside = cast("Json", node)
     reference = inside.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#"):
+    if isinstance(reference, str) and reference.startswith("#") and reference not in ended:
         if reference in way:
             return True
         target = root
         for part in reference.split("/")[1:]:
             target = cast("Json", target).get(part) if isinstance(target, dict) else None
-        if _leads_back(target, root, (*way, reference)):
+        if _leads_back(target, root, (*way, reference), ended):
             return True
-    return any(_leads_back(value, root, way) for value in inside.values())
+        ended.add(reference)
+    return any(_leads_back(value, root, way, ended) for value in inside.values())

@@ -16,7 +16,9 @@ def in_text(result: ToolResult, ctx: ToolContext) -> ToolResult:
     """The result as one text. What is no text goes to a file, and a note names it."""
     if isinstance(result.content, str):
         return result
-    texts = [block.get("text") or _noted(block, ctx) for block in result.content]
+    texts = (
+        block["text"] if block["type"] == "text" else _noted(block, ctx) for block in result.content
+    )
     return dataclasses.replace(result, content="\n".join(texts))
 
 

@@ -99,6 +99,7 @@ class Toolbox:
         """
         repeats = {call["id"]: count for call, count in zip(calls, counts, strict=True)}
         start = self.shell.cwd
+        # commands of code run at once: each begins where they were judged, not where another ended
         shells = {call["id"]: Shell(start) for call in calls if calling_code(call) is not None}
 
         def emit(update: updates.Update) -> None:
@@ -135,9 +136,9 @@ class Toolbox:
         try:
             await dispatch(calls, self._specs, steps)
         finally:
-            # commands of code run at once: each begins where they all do, as it was judged
             for shell in shells.values():
-                self.shell.cwd = self.shell.cwd if shell.cwd == start else shell.cwd
+                if shell.cwd != start:
+                    self.shell.cwd = shell.cwd
 
     def _context(self, call: ToolCall, run_id: str, shell: Shell) -> ToolContext:
         def emit_output(text: str) -> None:
