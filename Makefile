@@ -25,7 +25,7 @@ demo: $(INSTALLED) ## one session from start to end in a temporary home, no key 
 test: $(INSTALLED) ## run the tests, without the soak tests (ARGS=... goes to pytest)
 	$(BIN)/python -m pytest -m "not soak" -n auto --dist loadfile $(ARGS)
 
-compat: $(INSTALLED) ## run the clients of others; needs npm, and installs them in build/compat
+compat: $(INSTALLED) ## run the clients and MCP servers of others; needs npm, installs them in build/compat
 	@$(MAKE) --no-print-directory -j2 $(CLIENTS)
 	$(BIN)/python -m pytest tests/compat -n auto --dist worksteal $(ARGS)
 

@@ -23,11 +23,12 @@ async def http_transport(
     auth: httpx2.Auth | None,
     on_status: Callable[[int], None],
 ) -> AsyncGenerator[Any]:
-    """`on_status` is told the status of every answer of `url` itself. Redirects off its origin are
-    not followed, so that no header goes there (the library sees to that)."""
+    """`on_status` is told the status of the answer of `url` itself to every message. Redirects off
+    its origin are not followed, so that no header goes there (the library sees to that)."""
 
     async def tell(response: httpx2.Response) -> None:
-        if response.request.url == httpx2.URL(url):
+        request = response.request
+        if (request.method, request.url) == ("POST", httpx2.URL(url)):
             on_status(response.status_code)
 
     timeout = httpx2.Timeout(CONNECT_S, read=CALL_MAX_S)

@@ -40,6 +40,8 @@ it a worker that stops stays within the grace of its session."""
 RELIST_S = 1.0
 """At least between two lists: a server may say that they change as often as it likes."""
 REFUSALS = (401, 403)
+FAILED = 400
+"""From this HTTP status on. 404 would say that a session is over; server-everything says 400."""
 CONNECTION = "session_worker.mcp_servers.connection"
 """What imports the MCP library. It takes a second: first in a thread, and only where a server is
 started; what names it after that finds it there."""
@@ -215,6 +217,8 @@ class Server:
         self._refused = status in REFUSALS
         if self.state == "unauthorized" and self._client and not self._refused:
             self._become("connected")
+        if self._client and status >= FAILED and not self._refused:
+            self._wish("list")  # which fails if it was started again and forgot its session
 
     def _ask_to_sign_in(self, address: str) -> None:
         from session_worker.mcp_servers.oauth import SIGN_IN_S

@@ -1,4 +1,4 @@
-"""What `make compat` has installed: clients that nobody here wrote, in `build/compat`."""
+"""What `make compat` has put into `build/compat`: clients and servers that nobody here wrote."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ class Remote:
         self.url = ""
         self.headers: list[str | None] = []
         self.session = "first"
+        self.forgotten = 404
         self.redirects: list[str] = []
         self.challenge = ""
         self.grants: list[str] = []
@@ -48,7 +49,7 @@ class Remote:
         message = await request.json()
         known = request.headers.get("mcp-session-id") in (None, self.session)
         if not known:
-            return web.Response(status=404)
+            return web.Response(status=self.forgotten)
         if "id" not in message:
             return web.Response(status=202)
         more: dict[str, Any] = {"error": {"code": -32601, "message": "unknown"}}
@@ -147,14 +148,17 @@ async def test_headers_go_along_and_are_shown_by_name_only(tmp_path: Path, remot
     assert set(remote.headers) == {"s3cret"}
 
 
+@pytest.mark.parametrize("status", [404, 400])  # as it should be, and as server-everything says it
 async def test_a_session_that_the_server_forgot_is_made_anew(
-    tmp_path: Path, remote: Remote
+    tmp_path: Path, remote: Remote, status: int
 ) -> None:
+    remote.forgotten = status
     async with running(tmp_path, a={"url": f"{remote.url}/mcp"}) as session:
         await session.until_state("connected")
         remote.session = "second"
         lost = await session.call("a__echo", n=1)
-        assert lost.is_error and "outcome of the call unknown" in lost.content
+        assert lost.is_error
+        assert ("outcome of the call unknown" in lost.content) == (status == 404)
         await session.until_state("failed")
         await session.until_state("connected")
         assert json.loads(await session.text("a__echo", n=2)) == {"n": 2}
