@@ -57,8 +57,10 @@ class Agent:
 
     @property
     def is_stale(self) -> bool:
-        """Another model was chosen, or other tools are there."""
-        return self.spec is not self.core.spec or self.tools_version != self.core.tools_version
+        """Another model was chosen, other tools are there, or a server is not that must be."""
+        core, servers = self.core, self.core.mcp_servers
+        changed = self.spec is not core.spec or self.tools_version != core.tools_version
+        return changed or (servers is not None and bool(servers.missing()))
 
     def take_context(self) -> str:
         context, self.context = self.context, ""

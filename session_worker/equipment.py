@@ -11,6 +11,7 @@ from pathlib import Path
 from session_worker.core import SessionCore
 from session_worker.gate import Gate
 from session_worker.hooks import Hooks
+from session_worker.mcp_servers.approval import FILE as MCP_FILE
 from session_worker.memory import Memory
 from session_worker.permissions.policy import Policy
 from session_worker.project.nested import NestedInstructions
@@ -86,8 +87,8 @@ def equip(
 
 def _settings(root: Path) -> Iterator[Path]:
     """Of the project, as they are called and where they are: a repository may have links there."""
-    yield root / ".sidecar"
-    yield from (_canonical(root / each) for each in (".sidecar", *FILES.values()))
+    yield from (root / ".sidecar", root / MCP_FILE)
+    yield from (_canonical(root / each) for each in (".sidecar", *FILES.values(), MCP_FILE))
 
 
 def _canonical(path: Path) -> Path:

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
-from session_worker.agent import Agent, prepare
+from session_worker.agent import Agent, Progress, prepare
 from session_worker.conversation import Conversation
 from session_worker.core import SessionCore
 from session_worker.equipment import Equipment, equip
@@ -20,10 +20,12 @@ from session_worker.project.skills import Skills, find_skills
 from session_worker.prompt import system_prompt
 from session_worker.request import RequestWriter
 from session_worker.restore import restored_system
+from session_worker.result import AgentLoopResult
 from session_worker.session_servers import find_servers
 from session_worker.tools.jobs import Jobs
 from session_worker.tools.spec import Launch
 from session_worker.transcript import Record, TranscriptFull, read
+from session_worker.turn import StopReason
 from sidecar.protocol import bounds
 
 
@@ -52,8 +54,10 @@ async def work(
             context = await _session_start(core, equipment)
             while True:
                 await core.wait_for_work()
-                if servers:
-                    await _wait_ready(core, servers)
+                if servers and (missing := await _wait_ready(core, servers)):
+                    if core.busy:  # the prompt may have been cancelled meanwhile
+                        core.finish(await core.next_run(), _refusal(missing))
+                    continue
                 agent = _agent(core, model, system, records, equipment)
                 records = []  # what was compacted need not stay in memory
                 agent.context, context = context, ""
@@ -70,15 +74,25 @@ async def work(
                         )
 
 
-async def _wait_ready(core: SessionCore, servers: Servers) -> None:
-    """Tools that are there from the start keep the prompt cache whole; who is late joins later."""
-    for problem in await servers.wait_ready():
-        core.notice("error", problem)
+async def _wait_ready(core: SessionCore, servers: Servers) -> str:
+    """Why no prompt can be served; empty if one can.
+
+    Tools that are there from the start keep the prompt cache whole; who is late joins later.
+    """
+    missing = await servers.wait_ready(
+        lambda name: core.notice("info", f"Waiting for MCP server {name}: it is required.")
+    )
     for server in servers.status():
         if server["state"] in ("failed", "unauthorized"):
             core.notice(
                 "warning", f"MCP server {server['name']} is {server['state']}: {server['reason']}"
             )
+    return missing
+
+
+def _refusal(missing: str) -> AgentLoopResult:
+    error = {"type": "mcp_server_required", "message": missing}
+    return Progress().result(StopReason.ERROR, error)
 
 
 async def _session_start(core: SessionCore, equipment: Equipment) -> str:

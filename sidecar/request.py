@@ -10,6 +10,7 @@ from typing import Any
 from sidecar import cgroups
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
+from sidecar.protocol.mcp import BadServer, parse_settings
 
 
 def check_create(params: dict[str, Any]) -> None:
@@ -26,6 +27,21 @@ def check_create(params: dict[str, Any]) -> None:
             f"ring_bytes must be a power of two, not {params['ring_bytes']}", "try 4194304"
         )
     _check_limits(params["limits"])
+    _check_servers(params["mcp_servers"])
+
+
+def _check_servers(servers: dict[str, Any]) -> None:
+    """What the session's worker would say much later, and of each server in a notice only."""
+    for name, raw in servers.items():
+        try:
+            parse_settings(name, raw)
+        except BadServer as error:
+            raise SidecarError(
+                "invalid_params",
+                f"mcp_servers.{error}",
+                "docs/tools.md has the members of a server",
+                param=f"mcp_servers.{error.where}",
+            ) from None
 
 
 def _check_limits(limits: dict[str, Any]) -> None:

@@ -9,68 +9,19 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self, cast
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-
-STARTUP_S = 15.0
-"""Connecting and listing, unless configured: a Python server imports for a second, `npx` looks at
-its cache for five."""
-CALL_S = 120.0
-"""A call without a word of progress, unless configured; as long as a command has."""
-CALL_MAX_S = 600.0
-"""A call with all its progress, and the longest time that may be configured."""
-NAME_CHARS = 64
-"""Of a server's name: it is part of every name of its tools."""
+from sidecar.protocol.mcp import BadServer, Settings, parse_settings
 
 Source = Literal["session", "user", "project"]
 """Who configured a server: the one who made the session, the user's file, the project's file."""
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_NAME = re.compile(rf"[^\x00-\x20\x7f/]{{1,{NAME_CHARS}}}")
-
-Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
-Variable = Annotated[str, Field(pattern=r"^[^\x00=]+$")]
-Seconds = Annotated[float, Field(gt=0, le=CALL_MAX_S)]
-
-
-class Settings(BaseModel):
-    """One server's. Closed: a misspelt `exclude` must not let through what it was to keep out.
-
-    What may hold a secret is not in its repr.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    type: Literal["stdio", "http", "streamable-http"] | None = None
-    command: Annotated[Text, Field(min_length=1)] | None = Field(default=None, repr=False)
-    args: list[Text] = Field(default=[], repr=False)
-    env: dict[Variable, Text] = Field(default={}, repr=False)
-    cwd: Text | None = None
-    url: Annotated[Text, Field(min_length=1)] | None = Field(default=None, repr=False)
-    headers: dict[Variable, Text] = Field(default={}, repr=False)
-    startup_timeout_s: Seconds = STARTUP_S
-    timeout_s: Seconds = CALL_S
-    enabled: bool = True
-    required: bool = False
-    include: list[str] | None = None
-    exclude: list[str] = []
-
-    @property
-    def is_http(self) -> bool:
-        return self.url is not None
-
-    @model_validator(mode="after")
-    def _one_transport(self) -> Self:
-        wanted, others = ("command", {"url", "headers"})
-        if self.type not in (None, "stdio") or (self.type is None and self.url is not None):
-            wanted, others = ("url", {"command", "args", "env", "cwd"})
-        if getattr(self, wanted) is None:
-            raise ValueError(f"{wanted} is missing")
-        if wrong := sorted(others & self.model_fields_set):
-            raise ValueError(f"{wrong[0]} does not go with {wanted}")
-        return self
+_ADDRESS = re.compile(r"https?://[^\s/?#]+(?:[/?#]\S*)?")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER = re.compile(r"[\t\x20-\x7e]*")
+"""What the library would not send; its own complaint would quote the value."""
 
 
 @dataclass(frozen=True)
@@ -108,14 +59,10 @@ def parse_servers(raw: Mapping[str, Any], source: Source) -> tuple[dict[str, Ent
 
 def parse_server(name: str, raw: object, source: Source) -> Entry:
     """One server. Raises ValueError that names server and field, and quotes no value."""
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"mcpServers: {name[:NAME_CHARS]!r} cannot be the name of a server")
     try:
-        settings = Settings.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(map(str, ("mcpServers", name, *first["loc"])))
-        raise ValueError(f"{field}: {first['msg'].removeprefix('Value error, ')}") from None
+        settings = parse_settings(name, raw)
+    except BadServer as error:
+        raise ValueError(f"mcpServers.{error}") from None
     canonical = json.dumps(raw, sort_keys=True, separators=(",", ":"))
     return Entry(name, source, settings, hashlib.sha256(canonical.encode()).hexdigest())
 
@@ -128,17 +75,21 @@ def expand(entry: Entry, environ: Mapping[str, str]) -> Settings:
     def of(field: str) -> Callable[[str], str]:
         return lambda text: _expanded(text, environ, f"mcpServers.{name}.{field}")
 
-    expanded = settings.model_copy(
-        update={
-            "command": settings.command and of("command")(settings.command),
-            "args": list(map(of("args"), settings.args)),
-            "env": {key: of(f"env.{key}")(text) for key, text in settings.env.items()},
-            "url": settings.url and of("url")(settings.url),
-            "headers": {key: of(f"headers.{key}")(text) for key, text in settings.headers.items()},
-        }
+    expanded = replace(
+        settings,
+        command=settings.command and of("command")(settings.command),
+        args=[of(f"args.{number}")(text) for number, text in enumerate(settings.args)],
+        env={key: of(f"env.{key}")(text) for key, text in settings.env.items()},
+        url=settings.url and of("url")(settings.url),
+        headers={key: of(f"headers.{key}")(text) for key, text in settings.headers.items()},
     )
-    if expanded.is_http and not re.match("https?://", expanded.url or ""):
-        raise ValueError(f"mcpServers.{name}.url: it begins neither with https:// nor with http://")
+    if expanded.url is not None and not _ADDRESS.fullmatch(expanded.url):
+        raise ValueError(f"mcpServers.{name}.url: not an address such as https://example.org/mcp")
+    for key, text in expanded.headers.items():
+        if not (_HEADER_NAME.fullmatch(key) and _HEADER.fullmatch(text)):
+            raise ValueError(
+                f"mcpServers.{name}.headers.{key}: no header; perhaps with a line break at its end"
+            )
     return expanded
 
 
@@ -149,7 +100,10 @@ def _expanded(text: str, environ: Mapping[str, str], where: str) -> str:
         if otherwise is not None:
             return found or otherwise
         if found is None:
-            raise ValueError(f"{where}: {variable} is not set")
+            raise ValueError(
+                f"{where}: {variable} is not set in the session's env; "
+                f"${{{variable}:-}} would stand for nothing then"
+            )
         return found
 
     return _VARIABLE.sub(value, text)

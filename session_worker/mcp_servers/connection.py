@@ -25,7 +25,6 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from session_worker.mcp_servers.configuration import CALL_MAX_S, Settings
 from session_worker.mcp_servers.oauth import sign_in
 from session_worker.mcp_servers.remote import http_transport
 from session_worker.mcp_servers.stdio import stdio_transport
@@ -33,6 +32,7 @@ from session_worker.mcp_servers.tail import Tail
 from session_worker.tools.truncate import clean
 from sidecar.protocol import VERSION
 from sidecar.protocol.bounds import BASH_WATCH_S, ERROR_TEXT_CHARS
+from sidecar.protocol.mcp import CALL_MAX_S, Settings
 
 LIST_S = 10.0
 """All pages of a list of tools (tools-and-ux.md §6)."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from session_worker.mcp_servers import schemas
-from session_worker.mcp_servers.configuration import Settings
 from session_worker.mcp_servers.results import MAX_CHARS_META
 from session_worker.tools.truncate import clean
+from sidecar.protocol.mcp import Settings
 
 DESCRIPTION_CHARS = 8_000
 """Of one tool: it is sent with every request."""

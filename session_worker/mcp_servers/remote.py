@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
-from session_worker.mcp_servers.configuration import CALL_MAX_S
 from session_worker.mcp_servers.lines import LINE_BYTES
+from sidecar.protocol.mcp import CALL_MAX_S
 
 CONNECT_S = 10.0
 """To reach a server, and to hand it a request."""

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from session_worker.mcp_servers.approval import Approvals, shown
-from session_worker.mcp_servers.configuration import Entry, Settings, expand
+from session_worker.mcp_servers.configuration import Entry, expand
 from session_worker.mcp_servers.offered import Offered, offered_tools
 from session_worker.mcp_servers.results import keep_in, to_result
 from session_worker.mcp_servers.tail import Tail
 from session_worker.tools.spec import ToolContext, ToolResult
 from sidecar.protocol.bounds import ERROR_TEXT_CHARS
+from sidecar.protocol.mcp import Settings
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -231,7 +232,7 @@ class Server:
         self.state, self.reason, self.sign_in_at = state, reason, sign_in_at
         if state in ("connected", "disabled", "unauthorized"):
             self.settled.set()
-        elif state == "connecting":
+        elif state == "connecting" or self.entry.settings.required:
             self.settled.clear()
         self._on_change()
 
@@ -251,6 +252,14 @@ class Server:
                 return (str(error) or type(error).__name__)[:ERROR_TEXT_CHARS]
 
     # --- for everybody ---------------------------------------------------------------------
+
+    async def wait_settled(self) -> None:
+        """For as long as its first tries may take, at most."""
+        startup_s = self.entry.settings.startup_timeout_s
+        pauses_s = sum(PAUSE_FIRST_S * 2**n for n in range(START_TRIES - 1))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_TRIES * (startup_s + CLOSE_S) + pauses_s):
+                await self.settled.wait()
 
     def restart(self) -> None:
         """Soon; also of one that was given up, or has been approved meanwhile."""

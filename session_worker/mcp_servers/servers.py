@@ -24,6 +24,11 @@ READY_S = 3.0
 """The first prompt waits that long for servers that are still starting: tools that are there from
 the start keep the prompt cache whole (tools-and-ux.md §6)."""
 
+_REMEDY = (
+    "Correct what is wrong, then `sidecarctl mcp restart ID SERVER` (or `mcp approve`) and prompt "
+    'again; without "required" the session would go on without them.'
+)
+
 OnChange = Callable[[list[str], list[str]], None]
 
 
@@ -56,20 +61,31 @@ class Servers:
         for server in self._servers.values():
             group.create_task(server.run())
 
-    async def wait_ready(self) -> list[str]:
-        """Until all are connected or have failed, at most READY_S; but for those that are required
-        as long as it takes. Answers why required ones are not there."""
+    async def wait_ready(self, on_wait: Callable[[str], None]) -> str:
+        """Until all are connected or have failed, at most READY_S; for those that are required as
+        long as their first tries may take, of which `on_wait` is told.
+
+        Answers why a prompt cannot go on, and what to do; empty if it can.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(READY_S):
                 for server in self._servers.values():
                     await server.settled.wait()
-        required = [s for s in self._servers.values() if s.entry.settings.required]
-        for server in required:
-            await server.settled.wait()
+        for server in self.missing():
+            if not server.settled.is_set():
+                on_wait(server.entry.name)
+                await server.wait_settled()
+        missing = [f"{each.entry.name} is {each.state}: {each.reason}" for each in self.missing()]
+        return f"MCP servers that are required: {'; '.join(missing)}. {_REMEDY}" if missing else ""
+
+    def missing(self) -> list[Server]:
+        """Those that are required and not there."""
         return [
-            f"MCP server {server.entry.name} is required, and {server.state}: {server.reason}"
-            for server in required
-            if server.state != "connected"
+            server
+            for server in self._servers.values()
+            if server.entry.settings.required
+            and server.entry.settings.enabled
+            and server.state != "connected"
         ]
 
     def tools(self) -> list[ToolSpec[McpInput]]:

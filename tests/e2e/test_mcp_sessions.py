@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from session_worker.demo_model import Reply, tool_use
+from tests.support.control import CallFailed
 from tests.support.daemon import Daemon
 from tests.support.processes import eventually
 from tests.support.scripted import FINE, Scripted, scripted_session
@@ -82,6 +83,41 @@ def test_a_server_that_fails_costs_the_session_nothing_but_its_tools(
         assert any("MCP server broken is failed" in title for title in titles), titles
 
 
+def test_a_prompt_ends_without_a_required_server_and_goes_on_when_it_is_there(
+    daemon: Daemon, work: Path
+) -> None:
+    program = work / "program"
+    required = {"command": str(program), "args": ["-I", STUB], "required": True}
+    with scripted_session(daemon, work, mcp_servers={"stub": required}) as scripted:
+        error = scripted.prompt()["result"]["error"]
+        assert error["type"] == "mcp_server_required"
+        assert "stub is failed: there is no" in error["message"]
+        program.symlink_to(sys.executable)
+        path = f"/sessions/{scripted.endpoint.session_id}/mcp/stub/restart"
+        assert scripted.endpoint.post(path)[0] == 200
+        eventually(lambda: servers(scripted)["stub"]["state"] == "connected", "it was started")
+        scripted.prompt(call("stub__echo", text="hi"), FINE)
+        assert "hi" in json.dumps(result_of(scripted)["content"])
+        [process] = stubs_below(scripted)
+        process.kill()
+        eventually(lambda: servers(scripted)["stub"]["state"] != "connected", "it is missed")
+        scripted.prompt(call("stub__echo", text="hi"), FINE)  # waits until it is back
+        assert "hi" in json.dumps(result_of(scripted)["content"])
+
+
+def test_nobody_writes_the_configuration_of_a_projects_servers_unasked(
+    daemon: Daemon, work: Path
+) -> None:
+    (work / "link").symlink_to(".mcp.json")
+    with scripted_session(daemon, work, mode="auto") as scripted:
+        for path in (".mcp.json", "link"):
+            write = tool_use("write_file", {"path": path, "content": "{}"})
+            run_id = scripted.start(Reply([write]))
+            eventually(lambda: scripted.events("permission_requested"), "a question")
+            scripted.cancel(run_id)
+        assert not (work / ".mcp.json").exists()
+
+
 def test_a_server_that_dies_in_a_call_is_an_error_of_that_call(daemon: Daemon, work: Path) -> None:
     with scripted_session(daemon, work, mcp_servers={"stub": stub()}) as scripted:
         scripted.prompt(call("stub__die"), FINE)
@@ -103,14 +139,23 @@ def test_a_server_of_a_project_waits_for_trust_and_approval(daemon: Daemon, work
         assert stubs_below(scripted) == []
 
 
-@pytest.mark.parametrize("entry", [{}, {"command": 7}, {"command": "x", "disabled": True}])
-def test_an_entry_that_makes_no_sense_is_told_and_not_used(
-    daemon: Daemon, work: Path, entry: dict[str, Any]
+@pytest.mark.parametrize(
+    ("name", "entry", "param"),
+    [
+        ("odd", {}, "odd"),
+        ("odd", {"command": 7}, "odd.command"),
+        ("odd", {"command": "x", "disabled": True}, "odd.disabled"),
+        ("a b", {"command": "x"}, "'a b'"),
+    ],
+)
+def test_a_server_that_makes_no_sense_is_refused_by_its_name_and_member(
+    daemon: Daemon, work: Path, name: str, entry: dict[str, Any], param: str
 ) -> None:
-    with scripted_session(daemon, work, mcp_servers={"odd": entry}) as scripted:
-        scripted.prompt(FINE)
-        titles = [notice["title"] for notice in scripted.events("notice")]
-        assert any("odd" in title for title in titles), titles
+    servers = {"fine": stub(), name: entry}
+    with pytest.raises(CallFailed) as refused:
+        daemon.create(work, mcp_servers=servers)
+    assert refused.value.code == "invalid_params"
+    assert refused.value.error["data"]["param"] == f"mcp_servers.{param}"
 
 
 def test_a_server_gets_no_key_and_its_own_variables(daemon: Daemon, work: Path) -> None:

@@ -45,6 +45,11 @@ def test_a_stdio_and_an_http_server_have_the_documented_defaults() -> None:
         ({"command": "x", "timeout_s": 0}, "mcpServers.gh.timeout_s: "),
         ({"command": "x", "startup_timeout_s": 9999}, "mcpServers.gh.startup_timeout_s: "),
         ({"command": "x", "enabled": "yes"}, "mcpServers.gh.enabled: "),
+        ({"command": ""}, "mcpServers.gh.command: "),
+        ({"command": "x", "args": None}, "mcpServers.gh.args: "),
+        ({"command": "x", "timeout_s": True}, "mcpServers.gh.timeout_s: "),
+        ({"command": "x", "timeout_s": float("nan")}, "mcpServers.gh.timeout_s: "),
+        ({"command": "x", "include": "a"}, "mcpServers.gh.include: "),
         ("npx", "mcpServers.gh: "),
     ],
 )
@@ -90,13 +95,25 @@ def test_what_a_variable_holds_is_not_expanded_again() -> None:
 
 def test_an_unset_variable_is_named_with_server_and_field() -> None:
     entry = parsed({"url": "https://x", "headers": {"Authorization": "Bearer ${TOKEN}"}})
-    with pytest.raises(ValueError, match=r"mcpServers.gh.headers.Authorization: TOKEN is not set"):
+    with pytest.raises(ValueError, match=r"mcpServers.gh.headers.Authorization: TOKEN is not"):
         expand(entry, {})
 
 
-def test_an_address_must_be_one_of_http() -> None:
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "https://", "http:///x", "https://x/ y"])
+def test_an_address_must_be_one_of_http(url: str) -> None:
     with pytest.raises(ValueError, match=r"mcpServers.gh.url"):
-        expand(parsed({"url": "${U}"}), {"U": "file:///etc/passwd"})
+        expand(parsed({"url": "${U}"}), {"U": url})
+
+
+def test_a_header_that_cannot_be_sent_is_named_without_its_value() -> None:
+    entry = parsed({"url": "https://x", "headers": {"X-Key": "${KEY}"}})
+    with pytest.raises(ValueError, match=r"mcpServers.gh.headers.X-Key") as refused:
+        expand(entry, {"KEY": "s3cret\n"})
+    assert "s3cret" not in str(refused.value)
+
+
+def test_what_is_null_is_as_if_it_were_not_there() -> None:
+    assert parsed({"command": "x", "cwd": None, "include": None}).settings.include is None
 
 
 def test_nothing_that_may_be_secret_is_in_a_repr() -> None:
