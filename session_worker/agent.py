@@ -13,6 +13,7 @@ from session_worker.equipment import Equipment
 from session_worker.gate import Gate
 from session_worker.hooks import Hooks
 from session_worker.loop_guard import LoopGuard
+from session_worker.mcp_servers.connector import Connector
 from session_worker.model import Model
 from session_worker.models import ModelFacts
 from session_worker.prefix import Prefix
@@ -39,6 +40,7 @@ class Agent:
     prefix: Prefix
     equipment: Equipment
     tools_version: int
+    connector: Connector = field(default_factory=Connector)
     context: str = ""
     """What SessionStart hooks want the model to know; it goes with this worker's first prompt."""
     compactions: Attempts = field(default_factory=Attempts)
@@ -99,6 +101,6 @@ class Progress:
 async def prepare(agent: Agent) -> None:
     """Beside the first run: what somebody would have to wait for otherwise."""
     await agent.core.has_run.wait()
-    await agent.prefix.count(agent.model)
+    await agent.prefix.count(agent.model, agent.connector.betas)
     # a model that is in no table of ours has its price in a catalogue that takes 0.6 s to load
     await asyncio.to_thread(cost_usd, {"input_tokens": 1}, agent.spec.provider, agent.spec.prices)

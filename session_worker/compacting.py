@@ -119,10 +119,13 @@ async def _ask(
     betas = [BETA] if by == "api" or needs_beta(messages) else []
     assembler, watch = Assembler(), Stopwatch()
     try:
-        async for event in agent.model.stream(body, betas):
+        async for event in agent.model.stream(body, [*agent.connector.betas, *betas]):
             watch.hear()
             assembler.feed(event)
         return summary_of(assembler.message(), by)
+    except ModelError as error:
+        error.conceal(agent.connector.secrets)
+        raise
     finally:
         if usage := assembler.usage:
             record_call(agent, run, progress, usage, watch, COMPACTION, 1)

@@ -110,14 +110,14 @@ class Model:
         except Exception as error:
             raise _translate(error) from error
 
-    async def count_tokens(self, body: bytes) -> int:
-        """Of the prompt in `body`, by the API. Raises `ModelError`."""
+    async def count_tokens(self, body: bytes, betas: Sequence[str] = ()) -> int:
+        """Of the prompt in `body`, by the API. `betas` as in `stream`. Raises `ModelError`."""
         try:
             answer = await self._client.post(
                 "/v1/messages/count_tokens",
                 cast_to=httpx2.Response,
                 content=body,
-                options={"headers": self._headers()},
+                options={"headers": self._headers(betas)},
             )
             return int(answer.json()["input_tokens"])
         except (KeyError, TypeError) as error:

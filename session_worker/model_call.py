@@ -151,8 +151,10 @@ class _Attempt:
             container=self.agent.conversation.container,
         )
         try:
-            message = await self._receive(body, [BETA] if needs_beta(messages) else [])
+            betas = [BETA] if needs_beta(messages) else []
+            message = await self._receive(body, [*self.agent.connector.betas, *betas])
         except ModelError as error:
+            error.conceal(self.agent.connector.secrets)
             error.streamed = bool(self.message_id)
             self.server_calls.give_up("the answer broke off")
             self._record(None)

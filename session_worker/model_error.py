@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sidecar.protocol import bounds
@@ -38,3 +38,9 @@ class ModelError(Exception):
         self.retry_after_s = retry_after_s
         self.should_retry = should_retry
         self.streamed = streamed
+
+    def conceal(self, secrets: Sequence[str]) -> None:
+        """Take them out of what people are shown: an answer may quote what it refuses."""
+        for secret in secrets:
+            self.message = self.message.replace(secret, "***")
+        self.args = (self.message,)

@@ -7,6 +7,7 @@ the size in bytes serves, set right by what the first call was found to have.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from session_worker.model import Model
 from session_worker.model_error import ModelError
@@ -24,10 +25,10 @@ class Prefix:
         self._measured = False
         self.tokens = round(writer.prefix_bytes / bounds.COMPACTION_BYTES_PER_TOKEN)
 
-    async def count(self, model: Model) -> None:
+    async def count(self, model: Model, betas: Sequence[str] = ()) -> None:
         """Ask the API. An endpoint that cannot count leaves the estimate."""
         try:
-            self.tokens = await model.count_tokens(self._writer.prefix_request())
+            self.tokens = await model.count_tokens(self._writer.prefix_request(), betas)
             self._measured = True
         except ModelError as error:
             log.info("the prefix is estimated: %s", error)

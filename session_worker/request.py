@@ -24,13 +24,24 @@ _LONG = {"type": "ephemeral", "ttl": "1h"}
 class RequestWriter:
     """Writes the requests of one session. `system` and `tools` are frozen with it."""
 
-    def __init__(self, model: str, system: str, tools: Sequence[Block], *, cached: bool) -> None:
-        """`cached` is whether the endpoint knows prompt caching."""
+    def __init__(
+        self,
+        model: str,
+        system: str,
+        tools: Sequence[Block],
+        *,
+        cached: bool,
+        mcp_servers: Sequence[Block] = (),
+    ) -> None:
+        """`cached` is whether the endpoint knows prompt caching. `mcp_servers` are those that the
+        API is to connect to; `tools` has their toolsets."""
         text: Block = {"type": "text", "text": system}
         self._cached = cached
         self._system = _dump([text | {"cache_control": _LONG} if cached else text])
         self._tools = _dump(list(tools))
         self._model = _dump(model)
+        if mcp_servers:
+            self._model += b',"mcp_servers":' + _dump(list(mcp_servers))
         self._sent: list[Message] = []
         self._bytes: list[bytes] = []
 

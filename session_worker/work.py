@@ -11,6 +11,7 @@ from session_worker.conversation import Conversation
 from session_worker.core import SessionCore
 from session_worker.equipment import Equipment, equip
 from session_worker.loop import serve_prompts
+from session_worker.mcp_servers.connector import Connector
 from session_worker.mcp_servers.servers import Servers
 from session_worker.model import Model
 from session_worker.prefix import Prefix
@@ -110,8 +111,10 @@ def _agent(
     """The agent of the model that is chosen now, with the conversation as the transcript has it."""
     provider = core.spec.provider
     facts = provider.facts
-    version = core.tools_version
-    schemas = equipment.tools.offer(core.mcp_servers.tools() if core.mcp_servers else ())
+    version, servers = core.tools_version, core.mcp_servers
+    schemas = equipment.tools.offer(servers.tools() if servers else ())
+    connector = servers.connector() if servers else Connector()
+    schemas += connector.toolsets
     if core.spec.ptc:
         schemas = with_code(schemas, core.spec.ptc.tool_type)
     conversation = Conversation(
@@ -121,9 +124,12 @@ def _agent(
         [system, schemas],
         api_blocks=facts.compaction,
     )
-    writer = RequestWriter(provider.model, system, schemas, cached=facts.caching)
+    writer = RequestWriter(
+        provider.model, system, schemas, cached=facts.caching, mcp_servers=connector.servers
+    )
+    prefix = Prefix(writer)
     return Agent(
-        core.spec, facts, core, conversation, model, writer, Prefix(writer), equipment, version
+        core.spec, facts, core, conversation, model, writer, prefix, equipment, version, connector
     )
 
 

@@ -120,6 +120,7 @@ def _what(server: Json) -> str:
     asked = server["approval"]
     words = [asked["url"]] if asked["url"] else [asked["command"], *asked["args"]]
     where = f" in {asked['cwd']}" if asked["cwd"] else ""
+    where += ", by the model's provider" if server["transport"] == "connector" else ""
     given = ", ".join([*server["env"], *server["headers"]])
     return shlex.join(words) + where + (f" (gets {given})" if given else "")
 

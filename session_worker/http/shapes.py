@@ -243,7 +243,7 @@ class Approvable(_Closed):
 class McpServer(_Closed):
     name: str
     source: str
-    transport: Literal["http", "stdio"]
+    transport: Literal["connector", "http", "stdio"]
     state: McpState
     reason: str
     required: bool

@@ -82,9 +82,13 @@ def expand(entry: Entry, environ: Mapping[str, str]) -> Settings:
         env={key: of(f"env.{key}")(text) for key, text in settings.env.items()},
         url=settings.url and of("url")(settings.url),
         headers={key: of(f"headers.{key}")(text) for key, text in settings.headers.items()},
+        authorization_token=settings.authorization_token
+        and of("authorization_token")(settings.authorization_token),
     )
     if expanded.url is not None and not _ADDRESS.fullmatch(expanded.url):
         raise ValueError(f"mcpServers.{name}.url: not an address such as https://example.org/mcp")
+    if expanded.connector and not (expanded.url or "").startswith("https://"):
+        raise ValueError(f"mcpServers.{name}.url: the API's connector wants https://")
     for key, text in expanded.headers.items():
         if not (_HEADER_NAME.fullmatch(key) and _HEADER.fullmatch(text)):
             raise ValueError(

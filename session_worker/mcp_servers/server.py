@@ -71,6 +71,8 @@ class Server:
         self.state: State = "pending"
         self.reason = ""
         self.sign_in_at: str | None = None
+        self.connector: Settings | None = None
+        """Expanded, while the API is to connect to it."""
         self.tools: dict[str, Offered] = {}
         """By their own names; what a server offered last, while it is not there."""
         self.problems: list[str] = []
@@ -133,6 +135,14 @@ class Server:
     async def _stay_connected(self) -> None:
         """Until a restart is wished for. Raises whatever ends it otherwise."""
         settings = expand(self.entry, self._place.environ)
+        if settings.connector:
+            self.connector = settings
+            try:
+                self._become("connected", "the API connects to it")
+                await self._wait_for("restart")
+                return
+            finally:
+                self.connector = None
         await asyncio.to_thread(importlib.import_module, CONNECTION)
         self._wishes.clear()
         startup_s = settings.startup_timeout_s
@@ -297,12 +307,13 @@ class Server:
         return {
             "name": entry.name,
             "source": entry.source,
-            "transport": "http" if settings.is_http else "stdio",
+            "transport": _transport(settings),
             "state": self.state,
             "reason": self.reason,
             "required": settings.required,
             "env": sorted(settings.env),
-            "headers": sorted(settings.headers),
+            "headers": sorted(settings.headers)
+            + ["Authorization"] * (settings.authorization_token is not None),
             "server": self.info,
             "tools": sorted(self.tools),
             "problems": self.problems,
@@ -316,6 +327,10 @@ def _identity(client: Client) -> dict[str, str]:
     info = client.server_info
     name, version = (info.name, info.version) if info else ("", "")
     return {"name": name, "version": version, "protocol": client.protocol_version}
+
+
+def _transport(settings: Settings) -> str:
+    return "connector" if settings.connector else "http" if settings.is_http else "stdio"
 
 
 def _error(text: str) -> ToolResult:

@@ -15,10 +15,12 @@ from pydantic import RootModel
 
 from session_worker.mcp_servers import names, schemas
 from session_worker.mcp_servers.configuration import Entry
+from session_worker.mcp_servers.connector import Connector, connector
 from session_worker.mcp_servers.offered import Offered
 from session_worker.mcp_servers.results import TEXT_CHARS_MAX
 from session_worker.mcp_servers.server import Place, Server
 from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
+from sidecar.protocol.mcp import Settings
 
 READY_S = 3.0
 """The first prompt waits that long for servers that are still starting: tools that are there from
@@ -52,6 +54,7 @@ class Servers:
         self._on_change = on_change
         self._origins: dict[str, names.Origin] = {}
         self._current: dict[str, Offered] = {}
+        self._told: set[str] = set()
 
     def __contains__(self, server: object) -> bool:
         return server in self._servers
@@ -92,6 +95,10 @@ class Servers:
         """By name. A server that is not there keeps its tools: calls say why they fail."""
         return [self._spec(name, offered) for name, offered in sorted(self._current.items())]
 
+    def connector(self) -> Connector:
+        """What requests carry for servers that the API connects to."""
+        return connector(self._connected_elsewhere())
+
     async def call(self, name: str, arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         """`name` is one that was ever among `tools()`; else KeyError."""
         server, tool = self._origins[name]
@@ -125,12 +132,17 @@ class Servers:
             for tool, each in server.tools.items()
         }
         self._origins = names.assign(offered, self._origins, self._builtin)
-        before = self._current
         self._current = {
             name: offered[origin] for name, origin in self._origins.items() if origin in offered
         }
-        added, removed = self._current.keys() - before.keys(), before.keys() - self._current.keys()
-        self._on_change(sorted(added), sorted(removed))
+        there = {*self._current, *(f"{name}__*" for name in self._connected_elsewhere())}
+        before, self._told = self._told, there
+        self._on_change(sorted(there - before), sorted(before - there))
+
+    def _connected_elsewhere(self) -> dict[str, Settings]:
+        return {
+            each.entry.name: each.connector for each in self._servers.values() if each.connector
+        }
 
     def _spec(self, name: str, offered: Offered) -> ToolSpec[McpInput]:
         server, _ = self._origins[name]

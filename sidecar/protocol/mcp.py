@@ -26,7 +26,10 @@ TYPES = ("stdio", "http", "streamable-http")
 _NAME = re.compile(rf"[^\x00-\x20\x7f/]{{1,{NAME_CHARS}}}")
 _STDIO = frozenset({"command", "args", "env", "cwd"})
 _HTTP = frozenset({"url", "headers"})
-_NULLABLE = frozenset({"type", "command", "cwd", "url", "include"})
+_OURS = frozenset({"headers", "startup_timeout_s", "timeout_s", "required"})
+"""What the API's connector knows nothing of."""
+_PATTERN = re.compile(r"[*?\[]")
+_NULLABLE = frozenset({"type", "command", "cwd", "url", "include", "authorization_token"})
 
 
 class BadServer(ValueError):
@@ -56,6 +59,9 @@ class Settings:
     required: bool = False
     include: list[str] | None = None
     exclude: list[str] = field(default_factory=list[str])
+    connector: bool = False
+    """The model's provider is to connect to it, and not we."""
+    authorization_token: str | None = field(default=None, repr=False)
 
     @property
     def is_http(self) -> bool:
@@ -88,6 +94,16 @@ def _check_transport(name: str, settings: Settings, given: Any) -> None:
         raise BadServer(name, f"{wanted} is missing")
     if wrong := sorted(others & given):
         raise BadServer(f"{name}.{wrong[0]}", f"{wrong[0]} does not go with {wanted}")
+    others = _OURS if settings.connector else frozenset({"authorization_token"})
+    if settings.connector and not over_http:
+        raise BadServer(f"{name}.connector", "only a server with a url can have it")
+    if wrong := sorted(others & given):
+        goes = "does not go with" if settings.connector else "goes only with"
+        raise BadServer(f"{name}.{wrong[0]}", f"{wrong[0]} {goes} connector")
+    if settings.connector and any(
+        map(_PATTERN.search, [*(settings.include or ()), *settings.exclude])
+    ):
+        raise BadServer(name, "with connector, include and exclude are whole names, no patterns")
 
 
 def _type(where: str, value: object) -> None:
@@ -147,4 +163,6 @@ _MEMBERS: dict[str, Callable[[str, object], None]] = {
     "required": _flag,
     "include": _texts,
     "exclude": _texts,
+    "connector": _flag,
+    "authorization_token": _some_text,
 }

@@ -10,6 +10,7 @@ import pytest
 
 from session_worker.mcp_servers.approval import Approvals, pending_approval, project_servers
 from session_worker.mcp_servers.configuration import Entry, expand, parse_server, parse_servers
+from session_worker.mcp_servers.connector import connector
 
 
 def parsed(raw: object, source: Any = "user") -> Entry:
@@ -50,6 +51,10 @@ def test_a_stdio_and_an_http_server_have_the_documented_defaults() -> None:
         ({"command": "x", "timeout_s": True}, "mcpServers.gh.timeout_s: "),
         ({"command": "x", "timeout_s": float("nan")}, "mcpServers.gh.timeout_s: "),
         ({"command": "x", "include": "a"}, "mcpServers.gh.include: "),
+        ({"command": "x", "connector": True}, "mcpServers.gh.connector: "),
+        ({"url": "https://x", "authorization_token": "t"}, "goes only with connector"),
+        ({"url": "https://x", "connector": True, "headers": {}}, "headers does not go with"),
+        ({"url": "https://x", "connector": True, "include": ["a*"]}, "no patterns"),
         ("npx", "mcpServers.gh: "),
     ],
 )
@@ -110,6 +115,27 @@ def test_a_header_that_cannot_be_sent_is_named_without_its_value() -> None:
     with pytest.raises(ValueError, match=r"mcpServers.gh.headers.X-Key") as refused:
         expand(entry, {"KEY": "s3cret\n"})
     assert "s3cret" not in str(refused.value)
+
+
+def test_what_the_api_connects_to_is_written_as_the_api_takes_it() -> None:
+    entry = parsed({"url": "https://${H}/mcp", "connector": True, "authorization_token": "${T}"})
+    plain = parsed({"url": "https://b/mcp", "connector": True, "include": ["a"], "exclude": ["b"]})
+    of_gh = expand(entry, {"H": "h", "T": "s3cret"})
+    made = connector({"b": expand(plain, {}), "a": of_gh})
+    assert made.servers == [
+        {"type": "url", "url": "https://h/mcp", "name": "a", "authorization_token": "s3cret"},
+        {"type": "url", "url": "https://b/mcp", "name": "b"},
+    ]
+    configs = {"a": {"enabled": True}, "b": {"enabled": False}}
+    closed = {"default_config": {"enabled": False}, "configs": configs}
+    assert made.toolsets == [
+        {"type": "mcp_toolset", "mcp_server_name": "a"},
+        {"type": "mcp_toolset", "mcp_server_name": "b", **closed},
+    ]
+    assert (made.betas, connector({}).betas) == (["mcp-client-2025-11-20"], [])
+    assert "s3cret" not in repr(made)
+    with pytest.raises(ValueError, match="https://"):
+        expand(parsed({"url": "http://h", "connector": True}), {})
 
 
 def test_what_is_null_is_as_if_it_were_not_there() -> None:
