@@ -19,7 +19,7 @@ from tests.support.daemon import Daemon
 
 ROUNDS = 20
 SERVER = {"command": sys.executable, "args": ["-I", str(mcp_stub.__file__)]}
-SERVERS = {name: SERVER for name in ("a", "b", "c")}
+SERVERS = dict.fromkeys(("a", "b", "c"), SERVER)
 
 
 def main() -> None:

@@ -42,7 +42,7 @@ async def work(
     servers = core.mcp_servers = find_servers(core, place)
     async with asyncio.TaskGroup() as group:
         if servers:
-            servers.start(group)  # they connect behind the create
+            group.create_task(_start(servers, group))
         system = restored_system(records)
         if system is None:
             await core.wait_for_work()
@@ -73,6 +73,12 @@ async def work(
                         await equipment.hooks.fire(
                             "SessionEnd", "destroyed", {"reason": "destroyed"}
                         )
+
+
+async def _start(servers: Servers, group: asyncio.TaskGroup) -> None:
+    """Behind the create, which waits for a sign of life of this process."""
+    await asyncio.sleep(bounds.MCP_BEHIND_S)
+    servers.start(group)
 
 
 async def _wait_ready(core: SessionCore, servers: Servers) -> str:

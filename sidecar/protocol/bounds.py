@@ -153,6 +153,10 @@ CANCEL_S = 15.0
 WORKER_STOP_S = 4.0
 """A worker told to stop ends its run, flushes and leaves within the default grace."""
 
+MCP_BEHIND_S = 0.1
+"""From a worker's start to that of its MCP servers: a create is answered in less, and importing
+what talks to them would hold it up (benchmarks/bench_mcp.py)."""
+
 LAST_ANSWERS_S = 1.0
 """Clients of a worker that leaves take the end of their streams within this, or miss it."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,19 @@ def servers(scripted: Scripted) -> dict[str, dict[str, Any]]:
     return {s["name"]: s for s in scripted.endpoint.get(path)[1]["servers"]}
 
 
+@contextmanager
+def settled_session(daemon: Daemon, work: Path, **params: Any) -> Iterator[Scripted]:
+    """Its servers are there, or have failed: a prompt waits only for so long."""
+    with scripted_session(daemon, work, **params) as scripted:
+
+        def settled() -> bool:
+            under_way = ("pending", "connecting")
+            return not any(each["state"] in under_way for each in servers(scripted).values())
+
+        eventually(settled, "servers are there or not")
+        yield scripted
+
+
 def stubs_below(scripted: Scripted) -> list[psutil.Process]:
     shim = psutil.Process(scripted.endpoint.get("/healthz")[1]["pid"]).parent()
     return [p for p in shim.children(recursive=True) if STUB in p.cmdline()]
@@ -45,7 +60,7 @@ def stubs_below(scripted: Scripted) -> list[psutil.Process]:
 def test_a_tool_of_a_server_is_offered_called_and_its_input_checked(
     daemon: Daemon, work: Path
 ) -> None:
-    with scripted_session(daemon, work, mcp_servers={"stub": stub()}) as scripted:
+    with settled_session(daemon, work, mcp_servers={"stub": stub()}) as scripted:
         scripted.prompt(call("stub__echo", text="hi"), call("stub__echo", text=7), FINE)
         offered = [tool["name"] for tool in scripted.bodies[0]["tools"]]
         assert "bash" in offered and "stub__echo" in offered
@@ -59,7 +74,7 @@ def test_a_tool_of_a_server_is_offered_called_and_its_input_checked(
 
 
 def test_a_call_of_a_server_is_asked_about(daemon: Daemon, work: Path) -> None:
-    with scripted_session(daemon, work, mode="ask", mcp_servers={"stub": stub()}) as scripted:
+    with settled_session(daemon, work, mode="ask", mcp_servers={"stub": stub()}) as scripted:
         run_id = scripted.start(call("stub__echo", text="hi"), FINE)
         path = f"/sessions/{scripted.endpoint.session_id}/permissions"
         [question] = eventually(lambda: scripted.endpoint.get(path)[1]["pending"], "a question")
@@ -76,7 +91,7 @@ def test_a_server_that_fails_costs_the_session_nothing_but_its_tools(
     daemon: Daemon, work: Path
 ) -> None:
     broken = {"command": str(work / "no-such-program")}
-    with scripted_session(daemon, work, mcp_servers={"broken": broken, "stub": stub()}) as scripted:
+    with settled_session(daemon, work, mcp_servers={"broken": broken, "stub": stub()}) as scripted:
         scripted.prompt(call("stub__echo", text="hi"), FINE)
         assert "hi" in json.dumps(result_of(scripted)["content"])
         titles = [notice["title"] for notice in scripted.events("notice")]
@@ -119,7 +134,7 @@ def test_nobody_writes_the_configuration_of_a_projects_servers_unasked(
 
 
 def test_a_server_that_dies_in_a_call_is_an_error_of_that_call(daemon: Daemon, work: Path) -> None:
-    with scripted_session(daemon, work, mcp_servers={"stub": stub()}) as scripted:
+    with settled_session(daemon, work, mcp_servers={"stub": stub()}) as scripted:
         scripted.prompt(call("stub__die"), FINE)
         assert result_of(scripted)["is_error"]
 
@@ -159,7 +174,7 @@ def test_a_server_that_makes_no_sense_is_refused_by_its_name_and_member(
 
 
 def test_a_server_gets_no_key_and_its_own_variables(daemon: Daemon, work: Path) -> None:
-    with scripted_session(daemon, work, mcp_servers={"stub": stub(env={"OWN": "yes"})}) as scripted:
+    with settled_session(daemon, work, mcp_servers={"stub": stub(env={"OWN": "yes"})}) as scripted:
         scripted.prompt(call("stub__env"), FINE)
         shown = json.dumps(result_of(scripted)["content"])
         assert "OWN" in shown and "sk-test" not in shown and "ANTHROPIC" not in shown
