@@ -56,6 +56,7 @@ def equip(
         core.notice("warning", problem)
     spill = _canonical(spec.places["spill"])
     extra = tuple(map(_canonical, spec.permissions.additional_dirs))
+    has_network = spec.sandbox["level"] == "none" or spec.sandbox["network"]
     context = ToolContext(
         call_id="",
         root=place.cwd,
@@ -66,6 +67,7 @@ def equip(
         extra_roots=(*extra, spill),  # what was too long for the model must be readable
         skills=skills,
         launch=launch,
+        private_hosts=spec.private_hosts if has_network else None,
     )
     system, user = spec.permissions.layers
     policy = Policy(

@@ -138,7 +138,7 @@ class Gate:
             command=command,
             cwd=Path(os.path.realpath(self._shell.cwd / (workdir or ""))),
             paths=tuple(spec.paths(params)),
-            subject=spec.name if spec.family == "mcp" else None,
+            subject=_subject(call),
         )
 
     async def _ask(self, call: ToolCall, verdict: Verdict, run_id: str) -> ToolCall | str:
@@ -199,6 +199,17 @@ def tool_payload(call: ToolCall) -> dict[str, Any]:
         "tool_use_id": call.id,
         "tool_input": call.params.model_dump(mode="json", exclude_unset=True),
     }
+
+
+def _subject(call: ToolCall) -> str | None:
+    """What rules of its family are about, where that is neither a command nor a file."""
+    match call.spec.family:
+        case "mcp":
+            return call.spec.name
+        case "web_fetch":
+            return getattr(call.params, "url", None)
+        case _:
+            return None
 
 
 def _granted(call: ToolCall, verdict: Verdict) -> ToolCall:

@@ -100,6 +100,7 @@ def specification(place: Path) -> dict[str, Any]:
         "mcp_servers": {},
         "ptc_profile": None,
         "sandbox": {"level": "none", "require": False, "network": False},
+        "web_fetch": {"allow_private": []},
         "private": {name: str(place / name) for name in ("runtime", "state", "config")},
         "places": {name: str(place / name) for name in ("model", "transcript", "ring", "spill")},
         "provider_env": {},

@@ -59,7 +59,8 @@ class TcpSpec:
 class SessionSpec:
     """`private` is where Sidecar's own files and sockets are: `runtime`, `state`, `config`.
     `tool_env` is everything a tool's environment holds; provider keys are not in it. `ptc` is None
-    where code at the API may call no tools."""
+    where code at the API may call no tools. `private_hosts` are those that `web_fetch` may ask
+    wherever they are."""
 
     session_id: str
     incarnation: int
@@ -79,6 +80,7 @@ class SessionSpec:
     mcp_servers: dict[str, Any]
     ptc: Profile | None
     sandbox: dict[str, Any]
+    private_hosts: frozenset[str]
     private: dict[str, Path]
     places: dict[str, Path]
     tool_env: dict[str, str]
@@ -105,6 +107,7 @@ class SessionSpec:
             mcp_servers=wire["mcp_servers"],
             ptc=PROFILES[wire["ptc_profile"]] if wire["ptc_profile"] else None,
             sandbox=wire["sandbox"],
+            private_hosts=frozenset(wire["web_fetch"]["allow_private"]),
             private={name: Path(path) for name, path in wire["private"].items()},
             places={name: Path(path) for name, path in wire["places"].items()},
             tool_env=wire["tool_env"],

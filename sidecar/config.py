@@ -15,6 +15,7 @@ from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.ptc import CURRENT, PROFILES
 from sidecar.tcp_config import Tcp, read_tcp
+from sidecar.web_fetch_config import WebFetch, read_web_fetch
 
 Prices = Mapping[str, Mapping[str, float]]
 PRICES = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
@@ -26,8 +27,8 @@ class Config:
 
     `prices`: dollars for a million tokens, by model, with the names of `PRICES`; the first two must
     be there. They win over the prices that are known. `ptc_profile`: how new sessions with
-    `programmatic_tools` speak of them, one of `PROFILES`. `permissions`, `sandbox` and `tcp` are
-    what sessions start with.
+    `programmatic_tools` speak of them, one of `PROFILES`. `permissions`, `sandbox`, `tcp` and
+    `web_fetch` are what sessions start with.
     """
 
     spawn: str = "fork" if sys.platform == "linux" else "exec"
@@ -37,6 +38,7 @@ class Config:
     permissions: Permissions = field(default_factory=Permissions)
     sandbox: Sandbox = field(default_factory=Sandbox)
     tcp: Tcp = field(default_factory=Tcp)
+    web_fetch: WebFetch = field(default_factory=WebFetch)
 
 
 def load(path: Path) -> Config:
@@ -53,6 +55,7 @@ def load(path: Path) -> Config:
             "permissions": read_permissions(raw, text),
             "sandbox": read_sandbox(raw),
             "tcp": read_tcp(raw),
+            "web_fetch": read_web_fetch(raw),
         }
         raw.pop("hooks", None)  # the permissions hold them
     except (ValueError, RecursionError) as error:

@@ -104,6 +104,7 @@ def specification(
         "mcp_servers": spec["mcp_servers"],
         "ptc_profile": spec.get("ptc_profile"),
         "sandbox": asdict(config.sandbox),
+        "web_fetch": asdict(config.web_fetch),
         "private": {
             "runtime": str(all_places.runtime),
             "state": str(all_places.state),

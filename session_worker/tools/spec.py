@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -57,6 +57,9 @@ class ToolContext:
     """Perhaps into a sandbox."""
     until: float | None = None
     """Loop time by which the call must have ended: code waits for it."""
+
+    private_hosts: Collection[str] | None = frozenset()
+    """Hosts that a fetch may ask wherever they are; None: there is no network."""
 
     @property
     def roots(self) -> tuple[Path, ...]:

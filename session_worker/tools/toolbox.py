@@ -27,6 +27,7 @@ from session_worker.tools.schema import tool_schema
 from session_worker.tools.skill import SKILL
 from session_worker.tools.spec import Shell, ToolContext, ToolResult, ToolSpec
 from session_worker.tools.todo_write import TODO_WRITE
+from session_worker.tools.web_fetch import WEB_FETCH
 from session_worker.tools.write_file import WRITE_FILE
 from sidecar.protocol import events
 
@@ -42,6 +43,7 @@ TOOLS: Sequence[ToolSpec[Any]] = (
     JOB_OUTPUT,
     JOB_STOP,
     SKILL,
+    WEB_FETCH,
 )
 BY_NAME = {spec.name: spec for spec in TOOLS}
 SCHEMAS = [tool_schema(spec) for spec in TOOLS]

@@ -272,6 +272,15 @@ JOB_POLL_S = 1.0
 TOOL_OUTPUT_BYTES = 4 * KIB
 """Text of one live `tool_output` event, at most one per BASH_WATCH_S."""
 
+WEB_FETCH_S = 30.0
+"""One fetch with all its redirects: somebody waits, and another page is seldom far."""
+WEB_BYTES = 5 * MIB
+"""Of one page, on the wire and unpacked (tools-and-ux.md §1.3)."""
+WEB_REDIRECTS = 5
+"""On one host, in a row: to https, to www, to a language; more is a loop."""
+WEB_URL_CHARS = 8_000
+"""Of a URL: servers take no more in one line."""
+
 # --- client --------------------------------------------------------------------------------
 SERVICE_COMMAND_S = 100.0
 """One command of `daemon install`: above the 90 s that systemd gives a start or a stop."""
