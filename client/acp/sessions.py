@@ -6,6 +6,7 @@ The daemon is sought when it is first needed, and started as by any other comman
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
@@ -14,9 +15,11 @@ from typing import Any, cast
 from client.acp.messages import INVALID_PARAMS, Json, Refused
 from client.api import CreateParams, Sidecar
 from sidecar.protocol.errors import SidecarError
+from sidecar.protocol.mcp import NAME_CHARS
 from sidecar.protocol.methods import ENDED_STATES
 from sidecar.protocol.session_info import SessionInfo
 
+_NOT_IN_NAMES = re.compile(r"[\x00-\x20\x7f/]")
 PAGE = 100
 """Sessions of one answer to session/list: some 30 KB."""
 
@@ -101,7 +104,8 @@ class Sessions:
 
 def servers_of(params: Json) -> dict[str, Any]:
     """The `mcpServers` of session/new as the daemon takes them. Raises `Refused` for what is no
-    list of servers; what is wrong with one of them, the session tells."""
+    list of servers; what is wrong with one of them, the daemon says. People give them names that
+    are more than one word."""
     given: Any = params.get("mcpServers") or []
     servers: dict[str, Any] = {}
     for item in cast("list[Any]", given) if isinstance(given, list) else [None]:
@@ -109,6 +113,8 @@ def servers_of(params: Json) -> dict[str, Any]:
         name = server.pop("name", None)
         if not isinstance(name, str):
             raise Refused(INVALID_PARAMS, "mcpServers is a list of servers, each with its name")
+        server.pop("_meta", None)
+        name = _NOT_IN_NAMES.sub("_", name)[:NAME_CHARS]
         for pairs in ("env", "headers"):
             if pairs in server:
                 server[pairs] = _as_object(name, server[pairs])

@@ -97,6 +97,8 @@ def test_it_promises_what_a_worker_can_do_and_what_only_a_daemon_can(
     }
     theirs = daemon.session(work).post("/acp", initialize)[1]["result"]
     assert ours["agentCapabilities"]["sessionCapabilities"].pop("delete") == {}
+    assert ours["agentCapabilities"].pop("mcpCapabilities") == {"http": True, "sse": False}
+    del theirs["agentCapabilities"]["mcpCapabilities"]  # a session has those it was made with
     assert ours == theirs
 
 

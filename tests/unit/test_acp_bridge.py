@@ -168,11 +168,13 @@ def test_mcp_servers_become_what_the_daemon_takes() -> None:
                     "env": [{"name": "A", "value": "b"}],
                 },
                 {"name": "web", "type": "http", "url": "http://h", "headers": []},
+                {"name": "My own", "_meta": {"a": 1}, "command": "x", "args": [], "env": []},
             ]
         }
     ) == {
         "git": {"command": "git-mcp", "args": ["-q"], "env": {"A": "b"}},
         "web": {"type": "http", "url": "http://h", "headers": {}},
+        "My_own": {"command": "x", "args": [], "env": {}},
     }
 
 
