@@ -200,7 +200,7 @@ def test_the_filesystem_server_works_in_its_directory_and_nowhere_else(
         note = str(allowed / "note.txt")
         wrote = call(scripted, "fs__write_file", path=note, content="one\ntwo\n")
         assert "is_error" not in wrote and (allowed / "note.txt").read_text() == "one\ntwo\n"
-        assert shown(call(scripted, "fs__read_text_file", path=note, head=1)) == "\"one\""
+        assert shown(call(scripted, "fs__read_text_file", path=note, head=1)) == '"one"'
         assert "note.txt" in shown(call(scripted, "fs__list_directory", path=str(allowed)))
         for path in (secret, allowed / "link", allowed / "../work/secret"):
             refused = call(scripted, "fs__read_text_file", path=str(path))
