@@ -81,7 +81,7 @@ def equip(
     )
     memory = Memory(core.transcript, records, Remembered(state), place.root)
     specs = dict(BY_NAME)
-    gate = Gate(core, specs, policy, memory, hooks, context.shell)
+    gate = Gate(core, specs, policy, memory, hooks, context)
     context = replace(context, hidden=lru_cache(HIDDEN_CACHED)(gate.hides))
     nested = NestedInstructions(place, extra)
     return Equipment(Toolbox(core, gate, hooks, nested, context, specs), gate, hooks)

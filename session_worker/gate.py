@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from session_worker import permission_request as asked
+from session_worker import updates
 from session_worker.core import SessionCore
 from session_worker.hooks import HookOutcome, Hooks
 from session_worker.memory import Memory
@@ -26,8 +27,9 @@ from session_worker.permission_request import (
 )
 from session_worker.permissions.policy import Decision, Policy, Request, Verdict
 from session_worker.permissions.verdict import decide
+from session_worker.tools.confine import Refused
 from session_worker.tools.dispatch import ToolCall, check
-from session_worker.tools.spec import Shell, ToolResult, ToolSpec
+from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
 from session_worker.transcript import TranscriptFull
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
@@ -53,14 +55,15 @@ class Gate:
         policy: Policy,
         memory: Memory,
         hooks: Hooks,
-        shell: Shell,
+        context: ToolContext,
     ) -> None:
+        """`context` is that of every call, before its permission."""
         self._core = core
         self._tools = tools
         self._policy = policy
         self._memory = memory
         self._hooks = hooks
-        self._shell = shell
+        self._context = context
         self._unanswered_in: str | None = None
 
     @property
@@ -136,13 +139,15 @@ class Gate:
             family=spec.family or "",
             read_only=spec.read_only,
             command=command,
-            cwd=Path(os.path.realpath(self._shell.cwd / (workdir or ""))),
+            cwd=Path(os.path.realpath(self._context.shell.cwd / (workdir or ""))),
             paths=tuple(spec.paths(params)),
             subject=_subject(call),
         )
 
     async def _ask(self, call: ToolCall, verdict: Verdict, run_id: str) -> ToolCall | str:
-        request = PermissionRequest(run_id, self._shown(call), _options(verdict), _why(verdict))
+        diff = await asyncio.to_thread(self._diff, call, verdict)
+        shown = self._shown(call) | ({"content": diff} if diff else {})
+        request = PermissionRequest(run_id, shown, _options(verdict), _why(verdict))
         within_s = bounds.CODE_ASK_S if call.until is not None else None
         answer = await self._core.requests.ask(request, within_s)
         self._remember(answer, verdict)
@@ -157,6 +162,19 @@ class Gate:
         if answer.option_id is None and (run := self._core.find(run_id)):
             self._core.ask_to_cancel(run)
         return DECLINED + (f" Reason: {answer.reason}" if answer.reason else "")
+
+    def _diff(self, call: ToolCall, verdict: Verdict) -> list[dict[str, Any]]:
+        """What the call would do to a file; nothing if that is too much, or of a file that the
+        rules hide."""
+        context = dataclasses.replace(self._context, granted=frozenset(verdict.outside))
+        try:
+            change = call.spec.preview(call.params, context)
+        except (Refused, OSError):
+            return []  # the tool itself will say so
+        if change is None or self.hides(change.path):
+            return []
+        is_short = len(change.old or "") + len(change.new) <= bounds.QUESTION_DIFF_CHARS
+        return [updates.diff(change)] if is_short else []
 
     def heard(self, hooked: HookOutcome) -> list[str]:
         """Tells people of hooks that failed; answers the words of those that object."""

@@ -7,6 +7,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+from session_worker.editor import Editor
 from session_worker.result import AgentLoopResult
 from sidecar.protocol.events import now_iso
 
@@ -40,5 +41,7 @@ class Run:
     """The run that a steering prompt went along with, and ends with."""
     shown_question: str | None = None
     """Id of the permission request that an ACP-R client was last shown: what its answer is for."""
+    editor: Editor | None = None
+    """The client whose prompt it is, if its tools may ask that one; of this worker only."""
     task: asyncio.Task[AgentLoopResult] | None = None
     done: asyncio.Event = field(default_factory=asyncio.Event)

@@ -114,7 +114,7 @@ def tool_call_ended(call_id: str, result: ToolResult, kept_out: int | None = Non
         "status": "failed" if result.is_error else "completed",
         "content": [
             *({"type": "content", "content": block} for block in blocks),
-            *(_diff(change) for change in result.changes),
+            *(diff(change) for change in result.changes),
         ],
         "rawOutput": result.meta,
         **({} if kept_out is None else {"_meta": {"sidecar/kept_out": kept_out}}),
@@ -132,7 +132,7 @@ def _content(block: Any) -> dict[str, Any]:
     return text_block(f"[{media_type or block['type']}, shown to the model]")
 
 
-def _diff(change: FileChange) -> dict[str, Any]:
+def diff(change: FileChange) -> dict[str, Any]:
     return {
         "type": "diff",
         "path": str(change.path),

@@ -15,6 +15,9 @@ from sidecar.protocol.bounds import KIB
 BINARY_HEAD_BYTES = 8 * KIB
 """A NUL in here makes a file binary: git and grep look as far."""
 
+PDF = b"%PDF-"
+
+_IMAGES = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"\xff\xd8\xff")
 _UNDECODED = re.compile(r"[\udc80-\udcff]")
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -47,6 +50,15 @@ def sniff(head: bytes) -> tuple[str, bytes]:
         if head.startswith(bom):
             return codec, bom
     return "utf-8", b""
+
+
+def is_image(head: bytes) -> bool:
+    return head.startswith(_IMAGES) or (head[:4], head[8:12]) == (b"RIFF", b"WEBP")
+
+
+def is_shown_whole(head: bytes) -> bool:
+    """Whether it is for eyes: an image or a PDF."""
+    return is_image(head) or head.startswith(PDF)
 
 
 def is_binary(head: bytes) -> bool:

@@ -99,7 +99,14 @@ def _change_text(raw: bytes) -> str | None:
 
 
 def _replaceable(path: Path, parent: int, ctx: ToolContext) -> os.stat_result | None:
-    """What is there now, None if nothing; raises Refused if it must stay."""
+    return check_replaceable(path, parent, ctx, lambda found: ctx.seen.problem(path, found))
+
+
+def check_replaceable(
+    path: Path, parent: int, ctx: ToolContext, problem_of: Callable[[os.stat_result], str | None]
+) -> os.stat_result | None:
+    """What is there now, None if nothing; raises Refused if it must stay, as `problem_of` has it
+    or for its kind or mode."""
     label = shown(path, ctx)
     try:
         found = os.stat(path.name, dir_fd=parent, follow_symlinks=False)
@@ -108,7 +115,7 @@ def _replaceable(path: Path, parent: int, ctx: ToolContext) -> os.stat_result | 
     if not stat.S_ISREG(found.st_mode):
         what = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
         raise Refused(f"{label} is {what}")
-    if problem := ctx.seen.problem(path, found):
+    if problem := problem_of(found):
         raise Refused(f"{label} was not changed: {problem}")
     if not found.st_mode & 0o222:  # root could, and nobody who protects a file means "but root"
         raise Refused(f"{label} was not changed: it is read-only (mode {found.st_mode & 0o777:o})")

@@ -17,10 +17,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from session_worker import images
-from session_worker.tools import file_lines
+from session_worker.tools import client_files, file_lines
 from session_worker.tools.confine import NotFound, Refused, locate, open_file, shown
 from session_worker.tools.file_lines import LINE_CHARS, LINES_MAX, Page, Source
-from session_worker.tools.file_text import BINARY_HEAD_BYTES, is_binary, sniff
+from session_worker.tools.file_text import BINARY_HEAD_BYTES, PDF, is_binary, is_image, sniff
 from session_worker.tools.spec import Block, ToolContext, ToolResult, ToolSpec
 from session_worker.tools.truncate import size_text
 from sidecar.protocol.bounds import MIB
@@ -43,8 +43,6 @@ file: at most {LINES_MAX} lines or 50 KB at once, lines cut at {LINE_CHARS} char
 says where to go on. A negative offset counts from the end. Images (PNG, JPEG, GIF, WebP) and PDFs \
 are shown as such. Not for directories and other binary files."""
 
-_IMAGES = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"\xff\xd8\xff")
-
 
 class ReadParams(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -57,12 +55,24 @@ class ReadParams(BaseModel):
 async def _run(params: ReadParams, ctx: ToolContext) -> ToolResult:
     try:
         path = await asyncio.to_thread(locate, params.path, ctx)
+        file = await client_files.opened(path, ctx)
+        if file is not None and file.text is not None:
+            result = await asyncio.to_thread(_shown, file.text, params, shown(path, ctx))
+            ctx.seen.note_text(path, file.found, file.text, on_disk=file.is_saved)
+            return result
         result, found = await asyncio.to_thread(_read, path, params, ctx)
     except Refused as refusal:
         return ToolResult(str(refusal), is_error=True)
     # As it was before it was read: if somebody wrote meanwhile, it counts as changed.
     ctx.seen.note(path, found)
     return result
+
+
+def _shown(text: str, params: ReadParams, label: str) -> ToolResult:
+    """A page of what a client has."""
+    data = text.removeprefix(client_files.MARK).encode()
+    source = Source(len(data), lambda count, at: data[at : at + count])
+    return _paged(source, len(data), [], params, label)
 
 
 def _read(path: Path, params: ReadParams, ctx: ToolContext) -> tuple[ToolResult, os.stat_result]:
@@ -73,9 +83,9 @@ def _read(path: Path, params: ReadParams, ctx: ToolContext) -> tuple[ToolResult,
     try:
         found = os.fstat(fd)
         head = os.pread(fd, BINARY_HEAD_BYTES, 0)
-        if head.startswith(_IMAGES) or (head[:4], head[8:12]) == (b"RIFF", b"WEBP"):
+        if is_image(head):
             result = _image(fd, found.st_size, shown(path, ctx))
-        elif head.startswith(b"%PDF-"):
+        elif head.startswith(PDF):
             result = _pdf(fd, found.st_size, shown(path, ctx))
         else:
             result = _text(fd, found.st_size, head, params, shown(path, ctx))
@@ -93,6 +103,13 @@ def _text(fd: int, size: int, head: bytes, params: ReadParams, label: str) -> To
         notes: list[str] = []
     else:
         source, notes = _from_utf16(fd, size, codec, bom, label)
+    return _paged(source, size, notes, params, label)
+
+
+def _paged(
+    source: Source, size: int, notes: list[str], params: ReadParams, label: str
+) -> ToolResult:
+    """What is asked for of a text of `size` bytes, with `notes` of where it is from."""
     if params.offset < 0 and source.size > file_lines.SCAN_BYTES:
         raise Refused(f"{label} is too large ({size_text(size)}) to count from its end; use bash")
     page = file_lines.page(source, params.offset, min(params.limit, LINES_MAX))

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
+from session_worker.editor import Editor
 from session_worker.project.skills import Skill
 from session_worker.tools import process
 from session_worker.tools.jobs import Jobs
@@ -57,9 +58,10 @@ class ToolContext:
     """Perhaps into a sandbox."""
     until: float | None = None
     """Loop time by which the call must have ended: code waits for it."""
-
     private_hosts: Collection[str] | None = frozenset()
     """Hosts that a fetch may ask wherever they are; None: there is no network."""
+    editor: Editor | None = None
+    """The client that the run belongs to, if tools may ask it."""
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -104,6 +106,10 @@ def _nothing_wrong(_: BaseModel) -> str:
     return ""
 
 
+def _no_change(_params: BaseModel, _ctx: ToolContext) -> FileChange | None:
+    return None
+
+
 @dataclass(frozen=True)
 class ToolSpec(Generic[P]):
     """One entry of the dispatch map.
@@ -112,7 +118,8 @@ class ToolSpec(Generic[P]):
     directories a call names, as the model wrote them. `family` is what permission rules call it;
     a tool without one does nothing that needs a permission. `timeout_s` is None for a tool that
     keeps its own time. A tool whose schema is not made from `params` brings its own `input_schema`,
-    and `invalid` says what is wrong with input that `params` let through.
+    and `invalid` says what is wrong with input that `params` let through. `preview` is what a call
+    would do to a file, for the person who is asked; it runs in a thread and may raise Refused.
     Contract of `handler`: a refusal is a `ToolResult` with `is_error`; an exception is a bug,
     which the dispatcher turns into one.
     """
@@ -130,3 +137,4 @@ class ToolSpec(Generic[P]):
     max_chars: int = bounds.TOOL_RESULT_CHARS
     input_schema: dict[str, Any] | None = None
     invalid: Callable[[P], str] = _nothing_wrong
+    preview: Callable[[P, ToolContext], FileChange | None] = _no_change

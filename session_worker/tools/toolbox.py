@@ -146,6 +146,7 @@ class Toolbox:
         def emit_output(text: str) -> None:
             self._core.log.emit(events.TOOL_OUTPUT, {"tool_call_id": call.id, "text": text}, run_id)
 
+        run = self._core.find(run_id)
         return replace(
             self._base,
             call_id=call.id,
@@ -153,6 +154,7 @@ class Toolbox:
             granted=call.granted,
             emit_output=emit_output,
             until=call.until,
+            editor=run and run.editor,
         )
 
     async def _after(self, call: ToolCall, result: ToolResult, repeats: int) -> ToolResult:

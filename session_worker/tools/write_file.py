@@ -5,15 +5,18 @@ Called by the dispatcher. Never writes over a file that is not as the model last
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from session_worker.tools import client_files
+from session_worker.tools.client_files import ClientFile
 from session_worker.tools.confine import NotFound, Refused, locate, open_file, shown
 from session_worker.tools.file_write import CHANGE_BYTES, IsCancelled, file_change, in_thread, save
 from session_worker.tools.read_file import FILE_TIMEOUT_S
-from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
+from session_worker.tools.spec import FileChange, ToolContext, ToolResult, ToolSpec
 from session_worker.tools.truncate import size_text
 
 DESCRIPTION = """\
@@ -31,25 +34,45 @@ class WriteParams(BaseModel):
 
 async def _run(params: WriteParams, ctx: ToolContext) -> ToolResult:
     try:
-        return await in_thread(lambda is_cancelled: _write(params, ctx, is_cancelled))
+        data = _encoded(params)
+        path = await asyncio.to_thread(locate, params.path, ctx)
+        file = await client_files.opened(path, ctx, to_write=True)
+        if file is not None and file.may_be_written(ctx):
+            return await _write_in_client(file, data, ctx)
+        return await in_thread(lambda is_cancelled: _write(path, data, ctx, is_cancelled))
     except Refused as refusal:
         return ToolResult(str(refusal), is_error=True)
 
 
-def _write(params: WriteParams, ctx: ToolContext, is_cancelled: IsCancelled) -> ToolResult:
+async def _write_in_client(file: ClientFile, data: bytes, ctx: ToolContext) -> ToolResult:
+    if file.content is not None and (problem := file.problem(ctx.seen)):
+        raise Refused(f"{shown(file.path, ctx)} was not changed: {problem}")
+    await client_files.save(file, data.decode(), ctx)
+    return _told(file.path, file.content, data, ctx)
+
+
+def _write(path: Path, data: bytes, ctx: ToolContext, is_cancelled: IsCancelled) -> ToolResult:
+    old = _content(path, ctx)
+    save(path, data, ctx, is_cancelled)
+    return _told(path, old, data, ctx)
+
+
+def _preview(params: WriteParams, ctx: ToolContext) -> FileChange | None:
+    path = locate(params.path, ctx)
+    return file_change(path, _content(path, ctx), _encoded(params))
+
+
+def _encoded(params: WriteParams) -> bytes:
     try:
-        data = params.content.encode()
+        return params.content.encode()
     except UnicodeEncodeError as error:
         raise Refused(
             f"content is not valid Unicode at character {error.start}: {error.reason}"
         ) from None
-    path = locate(params.path, ctx)
+
+
+def _told(path: Path, old: bytes | None, data: bytes, ctx: ToolContext) -> ToolResult:
     label = shown(path, ctx)
-    try:
-        old = _content(path, ctx)
-    except NotFound:
-        old = None
-    save(path, data, ctx, is_cancelled)
     change = file_change(path, old, data)
     lines = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
     verb = "created" if old is None else "replaced"
@@ -60,9 +83,12 @@ def _write(params: WriteParams, ctx: ToolContext, is_cancelled: IsCancelled) -> 
     )
 
 
-def _content(path: Path, ctx: ToolContext) -> bytes:
-    """Enough of a file to show what changed, or to see that it is too much."""
-    fd = open_file(path, ctx, os.O_RDONLY)
+def _content(path: Path, ctx: ToolContext) -> bytes | None:
+    """Enough of a file to show what changed, or to see that it is too much; None of a new one."""
+    try:
+        fd = open_file(path, ctx, os.O_RDONLY)
+    except NotFound:
+        return None
     try:
         return os.pread(fd, CHANGE_BYTES + 1, 0)
     finally:
@@ -84,4 +110,5 @@ WRITE_FILE = ToolSpec(
     family="edit",
     paths=lambda params: [params.path],
     timeout_s=FILE_TIMEOUT_S,
+    preview=_preview,
 )

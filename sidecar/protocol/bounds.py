@@ -160,6 +160,18 @@ what talks to them would hold it up (benchmarks/bench_mcp.py)."""
 LAST_ANSWERS_S = 1.0
 """Clients of a worker that leaves take the end of their streams within this, or miss it."""
 
+CLIENT_CALL_S = 10.0
+"""A client answers what a tool asks of it within this: it has the file in memory. A read and a
+write of one call fit into what a file tool may take."""
+CLIENT_SETTLE_S = 1.0
+"""Given to a write that is cancelled, so that it is known whether the client has done it."""
+CLIENT_FILE_BYTES = 4 * MIB
+"""Of a file whose text is asked of a client: few editors open larger ones, and as JSON it must stay
+below HTTP_BODY_BYTES."""
+QUESTION_DIFF_CHARS = 64 * KIB
+"""Of old and new text in a question: a longer diff is left out, for it would push everything else
+out of the ring, and the call's input is there as well."""
+
 # --- model ---------------------------------------------------------------------------------
 MODEL_CONNECT_S = 5.0
 MODEL_STALL_S = 180.0

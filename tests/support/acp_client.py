@@ -106,6 +106,14 @@ class AcpClient:
                     return self.seen[index]
         raise AssertionError(what)
 
+    async def each(self) -> AsyncGenerator[Json]:
+        """All messages, come already or still to come."""
+        for index in itertools.count():
+            while index >= len(self.seen):
+                self._came.clear()
+                await self._came.wait()
+            yield self.seen[index]
+
     async def answer_to(self, request_id: int) -> Json:
         is_it: Callable[[Json], bool] = lambda m: "method" not in m and m["id"] == request_id  # noqa: E731
         return await self.until(is_it, f"the answer to {request_id}")

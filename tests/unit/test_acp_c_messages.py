@@ -18,7 +18,7 @@ def test_messages_are_told_apart() -> None:
     assert parse('{"jsonrpc":"2.0","id":null,"method":"m"}') == Request(None, "m", {})
     assert parse('{"jsonrpc":"2.0","method":"m","params":{"a":1}}') == Notification("m", {"a": 1})
     assert parse('{"jsonrpc":"2.0","id":"x","result":{}}') == Answer("x", {})
-    assert parse('{"jsonrpc":"2.0","id":"x","error":{"code":1}}') == Answer("x", None)
+    assert parse('{"jsonrpc":"2.0","id":"x","error":{"code":1}}') == Answer("x", None, {"code": 1})
 
 
 @pytest.mark.parametrize(

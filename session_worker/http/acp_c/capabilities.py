@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from session_worker.editor import READ, TERMINAL, WRITE
 from sidecar.protocol import VERSION
 
 Json = dict[str, Any]
@@ -30,6 +31,20 @@ INITIALIZED: Json = {
 
 def takes_notices(client_capabilities: Json) -> bool:
     """`{}` is yes, absent and null are no."""
-    session = client_capabilities.get("session")
-    given = cast("Json", session) if isinstance(session, dict) else {}
-    return given.get("notices") is not None
+    return _member(client_capabilities, "session").get("notices") is not None
+
+
+def offered(client_capabilities: Json) -> frozenset[str]:
+    """The methods that the session's tools may ask of the client; `true` is yes."""
+    fs = _member(client_capabilities, "fs")
+    offers = {
+        READ: fs.get("readTextFile"),
+        WRITE: fs.get("writeTextFile"),
+        TERMINAL: client_capabilities.get("terminal"),
+    }
+    return frozenset(method for method, given in offers.items() if given is True)
+
+
+def _member(client_capabilities: Json, name: str) -> Json:
+    given = client_capabilities.get(name)
+    return cast("Json", given) if isinstance(given, dict) else {}

@@ -15,9 +15,12 @@ import uuid
 from collections import deque
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from session_worker.core import SessionCore
-from session_worker.http.acp_c.capabilities import takes_notices
+from session_worker.editor import Editor
+from session_worker.http.acp_c.calls import Calls
+from session_worker.http.acp_c.capabilities import offered, takes_notices
 from session_worker.http.acp_c.feed import Feed, Outgoing
 from session_worker.http.acp_c.jsonrpc import Answer, Json
 from sidecar.protocol import bounds
@@ -50,12 +53,15 @@ class Connection:
         self._via_connection = single_stream
         self._session_ended = False
         """The session's stream has been open, and may be again."""
+        self._broke_off = False
+        """The stream that carried the feed has ended, and none has taken its place."""
         self._outbox: deque[Json] = deque()
         self._posts: set[Feed] = set()
         self._numbers = itertools.count(1)
         self._bell = asyncio.Event()
         self._attending = ExitStack()
         self._attends = False
+        self._calls = Calls(self._mint, self.ring)
 
     # --- what the client says --------------------------------------------------------------
 
@@ -84,6 +90,7 @@ class Connection:
         """Take an answer to a request of ours; by its id, whichever way it came."""
         for feed in self.feeds:
             feed.questions.settle(answer)
+        self._calls.settle(answer)
         self._reattend()
 
     def send(self, message: Json) -> None:
@@ -98,7 +105,26 @@ class Connection:
     def close(self) -> None:
         """Let its streams end; what they started goes on."""
         self.closed = True
+        for feed in self.feeds:
+            self._calls.fail(feed)
         self.ring()
+
+    # --- what it is asked ------------------------------------------------------------------
+
+    def editor(self, feed: Feed) -> Editor:
+        """The client, for the tools of a run that it has asked for over `feed`."""
+        return Editor(
+            self.core.spec.session_id,
+            offered(self.client or {}),
+            partial(self._reaches, feed),
+            partial(self._calls.ask, feed),
+            partial(self.core.notice, "warning"),
+        )
+
+    def _reaches(self, feed: Feed) -> bool:
+        """Whether its client is there, or is only about to open the stream."""
+        is_carried = feed in self._posts or (feed is self.feed and not self._broke_off)
+        return is_carried and not self.closed
 
     # --- what it is sent -------------------------------------------------------------------
 
@@ -121,6 +147,7 @@ class Connection:
         out = [] if feed is None else await feed.pull()
         if feed is not None and feed.closed and feed is self.feed:
             feed.release()
+            self._calls.fail(feed)
             self.feed = None
             self._reattend()
         return out
@@ -129,7 +156,7 @@ class Connection:
         """To the session's stream, once what was begun on the connection's has been sent there."""
         loading = self.feed is not None and self.feed.loading
         if self._via_connection and not self.single_stream and self._session_open and not loading:
-            self._via_connection = False
+            self._via_connection = self._broke_off = False
             self.ring()
 
     async def wait(self, timeout_s: float) -> bool:
@@ -156,6 +183,7 @@ class Connection:
         """While `carrier` is the stream of that session, or with None the connection's. Another
         may take its place: it has gone on once `carried_by` is false."""
         self.streams[name] = carrier
+        self._broke_off &= name != self._carrying
         self._reattend()
         try:
             yield
@@ -163,6 +191,9 @@ class Connection:
             if self.carried_by(name, carrier):
                 del self.streams[name]
                 self._session_ended |= name == self.core.spec.session_id
+                if name == self._carrying and self.feed is not None:
+                    self._broke_off = True
+                    self._calls.fail(self.feed)
             self.used_at = time.monotonic()
             if self.feed is not None and not self.streaming:
                 self.feed.release()
@@ -181,11 +212,17 @@ class Connection:
                 yield feed
         finally:
             self._posts.discard(feed)
+            self._calls.fail(feed)
             feed.release()
 
     @property
     def streaming(self) -> bool:
         return bool(self.streams)
+
+    @property
+    def _carrying(self) -> str | None:
+        """The name of the stream that carries the feed."""
+        return None if self._via_connection else self.core.spec.session_id
 
     @property
     def _session_open(self) -> bool:

@@ -80,6 +80,13 @@ class Feed:
         """In its place: behind the events of until now."""
         self._outbox.append((self._core.log.last_seq, message))
 
+    def retract(self, message: Json) -> bool:
+        """Take back what was sent, if no stream has pulled it yet."""
+        kept = [item for item in self._outbox if item[1] is not message]
+        is_here = len(kept) < len(self._outbox)
+        self._outbox = deque(kept)
+        return is_here
+
     def tell(self, *updates: Update) -> None:
         for update in updates:
             self.send(session_update(self._core.spec.session_id, update))

@@ -224,7 +224,9 @@ def _close(call: Call, wanted: OfSession) -> Json | None:
 def _prompt(call: Call, wanted: Prompt) -> None:
     text, content = read_prompt(wanted.prompt)
     feed = call.feed
-    feed.expect(_submit(call.core, text, content), call.id)
+    run = _submit(call.core, text, content)
+    run.editor = call.connection.editor(feed)
+    feed.expect(run, call.id)
 
 
 def _submit(core: SessionCore, text: str, content: list[Json] | None) -> Run:

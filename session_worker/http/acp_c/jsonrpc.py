@@ -54,10 +54,11 @@ class Notification:
 
 @dataclass(frozen=True)
 class Answer:
-    """Of a client, to a request of ours; `result` is None if it was an error."""
+    """Of a client, to a request of ours; `error` is None if it was none."""
 
     id: Id
     result: Any
+    error: Any = None
 
 
 Incoming = Request | Notification | Answer
@@ -89,7 +90,7 @@ def _classify(message: Json) -> Incoming:
     if message.get("jsonrpc") != "2.0":
         raise RpcError(INVALID_REQUEST, 'jsonrpc must be "2.0"', request_id=request_id)
     if "method" not in message and "id" in message and ("result" in message or "error" in message):
-        return Answer(request_id, message.get("result"))
+        return Answer(request_id, message.get("result"), message.get("error"))
     method = message.get("method")
     if not isinstance(method, str):
         raise RpcError(INVALID_REQUEST, "neither a request nor an answer", request_id=request_id)
