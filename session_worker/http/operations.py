@@ -100,6 +100,13 @@ _RUN_REPLIES = {
     ),
     202: Reply("Mode async: the run as it is now", {JSON: (shapes.Run,)}, header="Run-ID"),
 }
+_LAST_EVENT_ID = Parameter(
+    "Last-Event-ID",
+    "header",
+    "The number of the last event that was seen, and counts before others; of a client that has "
+    "seen none it may be empty",
+    {"type": "string", "pattern": "^[0-9]{0,19}$"},
+)
 _CURSOR = (
     Parameter(
         "after",
@@ -107,12 +114,7 @@ _CURSOR = (
         "The number of the last event that was seen",
         {"type": "integer", "minimum": 0, "default": 0},
     ),
-    Parameter(
-        "Last-Event-ID",
-        "header",
-        "The same, and counts before it; of a client that has seen none it may be empty",
-        {"type": "string", "pattern": "^[0-9]{0,19}$"},
-    ),
+    _LAST_EVENT_ID,
     Parameter(
         "follow",
         "query",
@@ -339,7 +341,7 @@ OPERATIONS = (
             200: Reply("Until the connection ends", {SSE: _RPC_STREAM}, header=CONNECTION_ID),
         },
         refusals=(404, 406, 409),
-        parameters=(_CONNECTION, _STREAM_OF),
+        parameters=(_CONNECTION, _STREAM_OF, _LAST_EVENT_ID),
     ),
     Operation(
         "DELETE",

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from session_worker import transcript
 from session_worker.http.body import parse_body
+from session_worker.http.cursor import HEADER, parse_cursor
 from session_worker.http.errors import HttpError
 from session_worker.http.keys import CORE
 from session_worker.http.sse import KEEP_ALIVE, EventStream, follow, sse
@@ -22,8 +23,6 @@ from sidecar.protocol import bounds, events, markdown
 from sidecar.protocol.ring import CursorInFuture, Gap, Record
 
 _TYPE = re.compile(rb'"type":"([a-z_]+)"')
-_CURSOR_DIGITS = 19
-"""Of the largest event number; `int` itself fails for one of thousands."""
 
 
 class CompactRequest(BaseModel):
@@ -74,10 +73,7 @@ async def _events(request: web.Request) -> web.StreamResponse:
 
 
 def _cursor(request: web.Request) -> int:
-    raw = request.headers.get("Last-Event-ID") or request.query.get("after") or "0"
-    if not raw.isascii() or not raw.isdigit() or len(raw) > _CURSOR_DIGITS:
-        raise HttpError(400, "invalid_input", f"the cursor is an event number, not {raw[:40]!r}")
-    return int(raw)
+    return parse_cursor(request.headers.get(HEADER) or request.query.get("after") or "0")
 
 
 def _render(batch: list[Record | Gap], pending: list[PermissionRequest]) -> bytes:

@@ -12,6 +12,7 @@ from session_worker.demo_model import Reply, text, thinking, tool_use
 from session_worker.http.acp_c.feed import REPLAY_STEP
 from tests.support.acp_client import AcpClient, over_http, over_websocket
 from tests.support.daemon import Daemon
+from tests.support.questions import asked
 from tests.support.scripted import FINE, Scripted, bash, scripted_session
 
 Json = dict[str, Any]
@@ -129,14 +130,18 @@ async def test_a_tool_that_runs_is_told_once(scripted: Scripted, work: Path, con
     assert scripted.ended(run_id)["status"] == "completed"
 
 
-async def test_a_question_that_waits_is_asked_after_a_load(
+async def test_a_question_that_waits_is_asked_behind_the_answer_to_a_load(
     daemon: Daemon, work: Path, connect: Any
 ) -> None:
     with scripted_session(daemon, work, mode="ask") as scripted:
         run_id = scripted.start(Reply([bash("touch made")]), FINE)
+        asked(scripted.endpoint)
         async with connect(scripted.endpoint) as client:
             await client.load()
-            await client.choose(await client.question(), "allow_once")
+            question = await client.question()
+            answered = client.position(lambda m: "modes" in m.get("result", {}))
+            assert client.seen.index(question) > answered
+            await client.choose(question, "allow_once")
             await client.until(lambda _: client.texts() == "fine", "the end")
         assert scripted.ended(run_id)["status"] == "completed"
 

@@ -183,12 +183,14 @@ class HttpClient(AcpClient):
         async with self.http.post("/acp", json=message, headers=self.headers) as response:
             self.statuses.append(response.status)
 
-    async def listen(self, session_id: str | None) -> int:
-        """The status of the GET; what comes is taken in from then on."""
+    async def listen(self, session_id: str | None, seen: int | str | None = None) -> int:
+        """The status of the GET; what comes is taken in from then on. `seen` is what the client
+        says to have seen last."""
         if session_id in self._open:
             return 200
         self._open.add(session_id)
         named = {"Acp-Session-Id": session_id} if session_id else {}
+        named |= {} if seen is None else {"Last-Event-ID": str(seen)}
         headers = {**self.headers, **named, "Accept": "text/event-stream"}
         response = await self.http.get("/acp", headers=headers)
         assert self._group is not None

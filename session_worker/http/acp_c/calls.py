@@ -85,7 +85,7 @@ class Calls:
         """Nobody waits any more; whether the client may have heard of it."""
         if call.feed.retract(call.request):
             return False
-        call.feed.send(jsonrpc.notification("$/cancel_request", {"requestId": call.request["id"]}))
+        call.feed.send(jsonrpc.withdrawal(call.request["id"]))
         self._ring()
         return True
 

@@ -142,6 +142,11 @@ class Connection:
             self._hand_over()
         return [] if self._via_connection else await self._pull_feed()
 
+    def go_on_behind(self, name: str | None, seq: int) -> None:
+        """Whoever opens that stream has seen the session's events up to `seq`, and no later one."""
+        if self.feed is not None and name in (self._carrying, self.core.spec.session_id):
+            self.feed.go_on_behind(seq)
+
     async def _pull_feed(self) -> list[Outgoing]:
         feed = self.feed
         out = [] if feed is None else await feed.pull()

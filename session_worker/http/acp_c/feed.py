@@ -19,7 +19,7 @@ from session_worker.core import SessionCore
 from session_worker.http.acp_c import jsonrpc, translate
 from session_worker.http.acp_c.jsonrpc import Id, Json
 from session_worker.http.acp_c.methods import prompt_answer
-from session_worker.http.acp_c.questions import Questions
+from session_worker.http.acp_c.questions import ASK, Questions
 from session_worker.http.acp_c.replay import Replay
 from session_worker.http.acp_c.summary import session_title
 from session_worker.http.acp_c.translate import View, session_update
@@ -31,8 +31,17 @@ from sidecar.protocol.ring import CursorInFuture, Gap, RingReader
 REPLAY_STEP = 64
 """Transcript records read between two looks at the loop: some hold images of megabytes."""
 
+KEPT_MESSAGES = 32
+"""Answers and requests of one feed that are there for a client which comes back: what it may have
+missed while its connection broke."""
+LOOKED_BACK = 1000
+"""Events before a cursor from which it is known what a client shows: some ten milliseconds."""
+
+_KEPT = frozenset({None, ASK, jsonrpc.CANCEL})
+"""Their methods, and the none of answers. Updates are in the ring; calls end with their stream."""
+
 Outgoing = tuple[int | None, Json]
-"""A message, with the number of the event it tells of."""
+"""A message, with the number of the event it tells of if it is the last that does."""
 
 
 class Lost(Exception):
@@ -49,11 +58,15 @@ class Feed:
         self._lost = False
         self._core = core
         self._prompts: dict[str, Id] = {}
+        self._own_runs: dict[str, None] = {}
         has_title = session_title(core) is not None
-        self._view = View(notices=notices, own_runs=self._prompts, titled=has_title)
+        self._view = View(notices=notices, own_runs=self._own_runs, titled=has_title)
         self._cursor = core.log.last_seq
         self._reader: RingReader | None = None
-        self._outbox: deque[tuple[int, Json]] = deque()
+        self._outbox: deque[tuple[int, Outgoing]] = deque()
+        self._kept: deque[tuple[int, Outgoing]] = deque(maxlen=KEPT_MESSAGES)
+        """What was sent and is not in the ring, each behind the number before it."""
+        self._last_number = self._cursor
         self._replay = Replay(core.spec.cwd)
         self._records: Iterator[transcript.Record] | None = None
         self._seam = 0
@@ -78,11 +91,11 @@ class Feed:
 
     def send(self, message: Json) -> None:
         """In its place: behind the events of until now."""
-        self._outbox.append((self._core.log.last_seq, message))
+        self._outbox.append((self._core.log.last_seq, (None, message)))
 
     def retract(self, message: Json) -> bool:
         """Take back what was sent, if no stream has pulled it yet."""
-        kept = [item for item in self._outbox if item[1] is not message]
+        kept = [item for item in self._outbox if item[1][1] is not message]
         is_here = len(kept) < len(self._outbox)
         self._outbox = deque(kept)
         return is_here
@@ -94,6 +107,9 @@ class Feed:
     def expect(self, run: Run, request_id: Id) -> None:
         """Answer that request when `run` has ended."""
         self._prompts[run.run_id] = request_id
+        self._own_runs[run.run_id] = None
+        if len(self._own_runs) > bounds.RUNS_KEPT:
+            del self._own_runs[next(iter(self._own_runs))]
 
     def run_of(self, request_id: Id) -> Run | None:
         """The run that this client's request waits for."""
@@ -114,6 +130,39 @@ class Feed:
         self._records = takewhile(lambda record: record["n"] <= until, records)
         self._seam = self._core.log.last_seq
 
+    def go_on_behind(self, seq: int) -> None:
+        """Send again what comes behind event `seq`: its stream broke there. Each event comes once;
+        what has no number may come twice, for nobody knows whether it came. Not while it loads: a
+        load begins again instead."""
+        if self.loading:
+            return
+        self.release()
+        self._lost = False
+        self._view.look_back(self._shown_until(seq))
+        missed = [
+            (behind if number is None else number, (number, message))
+            for behind, (number, message) in self._kept
+            if (behind >= seq if number is None else number > seq) and self._still_counts(message)
+        ]
+        self._outbox.extendleft(reversed(missed))
+        self._cursor = self._last_number = seq
+        self._kept.clear()
+        self._outbox.extend((seq, item) for item in self._missed())
+
+    def _shown_until(self, seq: int) -> Iterator[dict[str, Any]]:
+        with self._core.log.reader_after(max(0, seq - LOOKED_BACK)) as reader:
+            while batch := reader.read(bounds.RING_READ_BATCH):
+                for item in batch:
+                    if isinstance(item, Gap):
+                        continue
+                    if item.seq > seq:
+                        return
+                    yield json.loads(item.payload)
+
+    def _still_counts(self, message: Json) -> bool:
+        is_request = "method" in message and "id" in message
+        return not is_request or self.questions.is_open(message["id"])
+
     def close(self, request_id: Id) -> None:
         """Answer that request when all prompts of the client have theirs; nothing follows."""
         self._closing = (request_id,)
@@ -133,15 +182,27 @@ class Feed:
             if self._lost:
                 self._lost = False
                 raise Lost
-            while (records := self._records) is not None:
-                step = await asyncio.to_thread(list, islice(records, REPLAY_STEP))
-                if self._records is not records:
-                    continue  # another load began meanwhile
-                if updates := [update for record in step for update in self._replay.feed(record)]:
-                    return self._told(updates)
-                if not step:
-                    return self._end_replay() + self._pull_ring()
-            return self._pull_ring()
+            batch = await self._next()
+            self._keep(batch)
+            return batch
+
+    def _keep(self, batch: list[Outgoing]) -> None:
+        for number, message in batch:
+            if message.get("method") in _KEPT:
+                self._kept.append((self._last_number, (number, message)))
+            if number is not None:
+                self._last_number = number
+
+    async def _next(self) -> list[Outgoing]:
+        while (records := self._records) is not None:
+            step = await asyncio.to_thread(list, islice(records, REPLAY_STEP))
+            if self._records is not records:
+                continue  # another load began meanwhile
+            if updates := [update for record in step for update in self._replay.feed(record)]:
+                return self._told(updates)
+            if not step:
+                return self._end_replay() + self._pull_ring()
+        return self._pull_ring()
 
     def _end_replay(self) -> list[Outgoing]:
         self._records = None
@@ -165,7 +226,7 @@ class Feed:
                     return out
             else:
                 self._cursor = item.seq
-                out += ((item.seq, m) for m in self._event(json.loads(item.payload)))
+                out += _numbered(item.seq, self._event(json.loads(item.payload)))
         if batch:
             return out + self._due(self._cursor)
         self._cursor = self._core.log.last_seq  # a number without a record would be waited for
@@ -188,7 +249,9 @@ class Feed:
         """The messages that stand behind event `seq` or an earlier one."""
         out: list[Outgoing] = []
         while self._outbox and self._outbox[0][0] <= seq:
-            out.append((None, self._outbox.popleft()[1]))
+            number, message = self._outbox.popleft()[1]
+            # one that comes again, where its event is in a gap, must not send the cursor back
+            out.append((None if number is None or number < self._cursor else number, message))
         return out
 
     def _event(self, envelope: dict[str, Any]) -> list[Json]:
@@ -236,3 +299,8 @@ class Feed:
 
     def _told(self, updates: list[Update]) -> list[Outgoing]:
         return [(None, session_update(self._core.spec.session_id, update)) for update in updates]
+
+
+def _numbered(seq: int, messages: list[Json]) -> list[Outgoing]:
+    """Of what tells of one event, the last has its number: whoever has seen that has seen all."""
+    return [(seq if message is messages[-1] else None, message) for message in messages]

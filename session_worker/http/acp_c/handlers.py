@@ -163,6 +163,7 @@ def _load(call: Call, wanted: OpenSession) -> None:
     feed = call.feed
     feed.load()
     _resumed(call, feed, wanted)
+    feed.ask_pending()  # now, so that no event of before the answer asks
 
 
 def _resume(call: Call, wanted: OpenSession) -> None:
@@ -294,7 +295,7 @@ def _notified(connection: Connection, method: str, params: Json) -> None:
                 wanted = checked(OfSession, params)
                 _require_session(connection.core, wanted.sessionId)
                 _cancel_runs(connection)
-            case "$/cancel_request":
+            case jsonrpc.CANCEL:
                 _cancel_request(connection, checked(CancelRequest, params).requestId)
             case _:
                 pass

@@ -16,6 +16,7 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 NOT_FOUND = -32002
 """acp.md §2.5."""
+CANCEL = "$/cancel_request"
 
 ID_CHARS = 1024
 """Longest request id: it is kept until the request is answered (the TypeScript SDK's own bound)."""
@@ -126,3 +127,8 @@ def request(request_id: Id, method: str, params: Json) -> Json:
 
 def notification(method: str, params: Json) -> Json:
     return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def withdrawal(request_id: Id) -> Json:
+    """Nobody waits for an answer to that request any more."""
+    return notification(CANCEL, {"requestId": request_id})

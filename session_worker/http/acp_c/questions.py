@@ -7,12 +7,15 @@ answer that is none never means yes: whoever gives one is taken to be unable to 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from session_worker.core import SessionCore
 from session_worker.http.acp_c import jsonrpc
 from session_worker.http.acp_c.jsonrpc import Answer, Json
 from session_worker.permission_request import PermissionRequest
 from session_worker.permission_requests import NotPending, UnknownOption
+
+ASK = "session/request_permission"
 
 
 class Questions:
@@ -25,6 +28,10 @@ class Questions:
         self._mint = mint
         self._asked: dict[str, str] = {}
         self.able = True
+
+    def is_open(self, message_id: Any) -> bool:
+        """Whether a question asked under that id waits for its answer."""
+        return message_id in self._asked
 
     def catch_up(self, until: int) -> list[Json]:
         """What the events up to `until`, which nobody read, leave to be asked and withdrawn."""
@@ -56,14 +63,14 @@ class Questions:
                 "sidecar": request.meta,
             },
         }
-        return [jsonrpc.request(message_id, "session/request_permission", params)]
+        return [jsonrpc.request(message_id, ASK, params)]
 
     def resolved(self, request_id: str | None) -> list[Json]:
         """What withdraws a question that somebody else has settled."""
         gone = [mine for mine, theirs in self._asked.items() if theirs == request_id]
         for message_id in gone:
             del self._asked[message_id]
-        return [jsonrpc.notification("$/cancel_request", {"requestId": m}) for m in gone]
+        return [jsonrpc.withdrawal(message_id) for message_id in gone]
 
     def settle(self, answer: Answer) -> None:
         """What is no answer to a question of this client, or comes late, changes nothing."""

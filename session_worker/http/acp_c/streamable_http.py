@@ -18,6 +18,7 @@ from session_worker.http.acp_c.feed import Lost, Outgoing
 from session_worker.http.acp_c.handlers import handle
 from session_worker.http.acp_c.jsonrpc import Answer, BatchRefused, Incoming, Request, RpcError
 from session_worker.http.acp_c.registry import Registry
+from session_worker.http.cursor import last_event_id
 from session_worker.http.errors import HttpError
 from session_worker.http.keys import CORE
 from session_worker.http.sse import KEEP_ALIVE, EventStream, sse
@@ -100,17 +101,22 @@ async def delete(request: web.Request, registry: Registry) -> web.StreamResponse
 
 
 async def get(request: web.Request, registry: Registry) -> web.StreamResponse:
-    """The connection's stream, or a session's; one reader each."""
+    """The connection's stream, or a session's; one reader each. One that reconnects may say which
+    event it has seen last."""
     accepted = request.headers.get("Accept", "*/*")
     if not any(kind in accepted for kind in ("text/event-stream", "text/*", "*/*")):
         raise HttpError(406, "invalid_input", "this is a text/event-stream")
     connection = _connection(request, registry)
     name = request.headers.get(SESSION_ID)
+    seen = last_event_id(request, connection.core.log.last_seq)
     other = connection.streams.get(name)
     if isinstance(other, web.Request) and _is_open(other):
         raise HttpError(409, "conflict", "that stream is open already")
     if other is None and len(connection.streams) >= STREAMS_MAX:
         raise HttpError(503, "overloaded", f"{STREAMS_MAX} streams of this connection are open")
+
+    if seen is not None:
+        connection.go_on_behind(name, seen)
 
     async def pull() -> list[Outgoing] | None:
         if not connection.carried_by(name, request):

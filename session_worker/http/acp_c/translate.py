@@ -13,7 +13,7 @@ said, and `_meta` tells those who know us exactly:
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Any
 
 from session_worker import updates
@@ -72,6 +72,12 @@ class View:
         self._message_id: str | None = None
         """Of the message that is being shown and may still break off."""
         self._outputs: dict[str, str] = {}
+
+    def look_back(self, envelopes: Iterable[dict[str, Any]]) -> None:
+        """Go on behind these, which were shown before."""
+        self._message_id, self._outputs = None, {}
+        for envelope in envelopes:
+            self.updates(envelope)
 
     def updates(self, envelope: dict[str, Any]) -> list[Update]:
         data = envelope["data"]
