@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from session_worker import settings, updates
+from session_worker import commands, settings, updates
 from session_worker.attendance import Attendance
 from session_worker.blocks import Block
 from session_worker.event_log import EventLog
 from session_worker.mcp_servers.servers import Servers
 from session_worker.permission_requests import PermissionRequests
 from session_worker.prices import cost_usd
+from session_worker.project.skills import Skill
 from session_worker.reporter import Reporter
 from session_worker.restore import CANCEL_ASKED, Restored
 from session_worker.result import AgentLoopResult, Tokens, Usage
@@ -65,6 +67,10 @@ class SessionCore:
         self.tools_version = 0
         """Grows when MCP servers offer others; the next prompt is answered with those."""
         self.mode = spec.mode
+        self.commands = commands.offered(())
+        """The newest `available_commands_update`."""
+        self.visited = asyncio.Event()
+        """Set once a client has come that shows people what they can type."""
         self.background = 0
         """Jobs that run while no run does: as long as there are any, the session does not sleep."""
         self.context_tokens = 0
@@ -80,10 +86,11 @@ class SessionCore:
         content: list[Block] | None = None,
         steer: bool = False,
         compact: str | None = None,
+        command: bool = False,
     ) -> Run:
         """Accept a prompt, durably; it runs after those before it, or while one runs with `steer`.
         `content` is all of it, where `prompt` is only its text. With `compact` it is none, but the
-        wish for a compaction, in its turn.
+        wish for a compaction, in its turn. With `command` it may be a skill's name and arguments.
 
         Raises `QueueFull`, `Stopping`, `TranscriptFull`.
         """
@@ -92,11 +99,17 @@ class SessionCore:
         if len(self._waiting) >= bounds.PROMPT_QUEUE:
             raise QueueFull
         run = Run(
-            prompt, first_seq=self.log.last_seq, steer=steer, content=content, compact=compact
+            prompt,
+            first_seq=self.log.last_seq,
+            steer=steer,
+            content=content,
+            compact=compact,
+            command=command,
         )
         kind: dict[str, Any] = {"steer": True} if steer else {}
         kind |= {} if compact is None else {"compact": compact}
         kind |= {} if content is None else {"content": content}
+        kind |= {"command": True} if command else {}
         self.transcript.append("run_started", sync=True, run_id=run.run_id, prompt=prompt, **kind)
         self._waiting.append(run)
         self._remember(run)
@@ -243,6 +256,13 @@ class SessionCore:
         """Tell every client something; `severity` is info, warning or error."""
         run_id = self.current and self.current.run_id
         self.log.emit(events.NOTICE, {"severity": severity, "title": title}, run_id)
+
+    def offer_commands(self, skills: Iterable[Skill]) -> None:
+        """Tell every client what people can type, if that is new."""
+        offered = commands.offered(skills)
+        if offered != self.commands:
+            self.commands = offered
+            self.log.emit(events.UPDATE, offered)
 
     def count_call(
         self, tokens: Tokens, cost_usd: float | None, context_tokens: int | None

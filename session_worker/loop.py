@@ -8,14 +8,16 @@ import asyncio
 import logging
 import uuid
 
-from session_worker import compacting, updates
+from session_worker import commands, compacting, updates
 from session_worker.agent import Agent, Progress
 from session_worker.blocks import Block, tool_result
 from session_worker.loop_guard import is_stuck
 from session_worker.model_call import CallFailed, call_model
+from session_worker.project.reading import Refused
 from session_worker.result import AgentLoopResult
 from session_worker.run import Run
 from session_worker.server_calls import tell_unfinished
+from session_worker.tools.skill import loaded
 from session_worker.tools.spec import ToolResult
 from session_worker.transcript import TranscriptFull
 from session_worker.turn import AgentTurn, Step, StopReason, next_step
@@ -136,10 +138,24 @@ async def _say_prompt(agent: Agent, run: Run) -> dict[str, str] | None:
     for block in prompt:
         agent.emit(run, updates.user_content(block, message_id))
     news = [*agent.tools.take_untold(), *agent.tools.jobs.take_news()]
-    more = [agent.take_context(), heard.context, *news]
+    more = [_skill(agent, run), agent.take_context(), heard.context, *news]
     blocks = [*prompt, *(updates.text_block(text) for text in more if text)]
     agent.conversation.add_prompt(blocks, run.run_id)
     return None
+
+
+def _skill(agent: Agent, run: Run) -> str:
+    """The text of the skill that a prompt runs by its name; of an unknown one nothing."""
+    first = run.content[0].get("text", "") if run.content else run.prompt
+    typed = commands.typed(first) if run.command else None
+    skill = agent.tools.skills.get(typed[0]) if typed else None
+    if typed is None or skill is None or not skill.is_command:
+        return ""
+    try:
+        return loaded(skill, typed[1])
+    except Refused as error:
+        agent.core.notice("warning", f"The skill {skill.name} cannot be read: {error}")
+        return ""
 
 
 async def _stop_word(

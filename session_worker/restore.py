@@ -47,6 +47,7 @@ def restore(records: Iterable[dict[str, Any]]) -> Restored:
                     steer=record.get("steer", False),
                     content=record.get("content"),
                     compact=record.get("compact"),
+                    command=record.get("command", False),
                     run_id=record["run_id"],
                     created_at=record["at"],
                 )

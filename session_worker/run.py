@@ -26,6 +26,8 @@ class Run:
     """The prompt as blocks of the Messages API, where it is more than text."""
     compact: str | None = None
     """No prompt but a wish to compact the conversation, with attention to this."""
+    command: bool = False
+    """A prompt that runs a skill, if there is one of that name."""
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     created_at: str = field(default_factory=now_iso)
     started_at: str | None = None

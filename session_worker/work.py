@@ -44,9 +44,12 @@ async def work(
         if servers:
             group.create_task(_start(servers, group))
         system = restored_system(records)
+        early = group.create_task(_offer_early(core, place))
         if system is None:
             await core.wait_for_work()
+        early.cancel()
         skills = find_skills(place)
+        core.offer_commands(skills.by_name.values())
         if system is None:
             system = await _first_system(core, place, skills)
         equipment = equip(core, place, skills.by_name, launch, records, cwd)
@@ -79,6 +82,13 @@ async def _start(servers: Servers, group: asyncio.TaskGroup) -> None:
     """Behind the create, which waits for a sign of life of this process."""
     await asyncio.sleep(bounds.MCP_BEHIND_S)
     servers.start(group)
+
+
+async def _offer_early(core: SessionCore, place: Place) -> None:
+    """Who opens a session in an editor sees its commands before the first prompt."""
+    await core.visited.wait()
+    skills = await asyncio.to_thread(find_skills, place)
+    core.offer_commands(skills.by_name.values())
 
 
 async def _wait_ready(core: SessionCore, servers: Servers) -> str:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 
 from session_worker.tools.truncate import json_safe
 
 KEYS = ("name", "description", "compatibility")
 """What is read; whatever else stands there may be as wrong as it likes."""
+HINTS = ("argument-hint", "user-invocable")
+"""Read where they are as they should be."""
 
 _FENCE = "---"
 _KEY = re.compile(r"([A-Za-z][\w-]*):(?:\s+(.*))?")
@@ -23,7 +26,8 @@ _COMMENT = re.compile(r"(?:^|\s)#.*")
 
 
 def split(text: str) -> tuple[dict[str, str], str]:
-    """(values of `KEYS`, what comes after). Raises ValueError with the reason for a person."""
+    """(values of `KEYS` and `HINTS`, what comes after). Raises ValueError with the reason, for a
+    person."""
     first, *lines = text.split("\n")
     if first.rstrip() != _FENCE:
         raise ValueError("it does not begin with a line ---")
@@ -36,6 +40,9 @@ def split(text: str) -> tuple[dict[str, str], str]:
             raise ValueError(f"{key} is given twice")
         if key in KEYS:
             values[key] = json_safe(_value(key, written))
+        elif key in HINTS:
+            with suppress(ValueError):
+                values[key] = json_safe(_value(key, written))
     return values, "\n".join(lines[end + 1 :]).strip()
 
 

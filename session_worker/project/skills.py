@@ -38,13 +38,16 @@ _DIRECTORIES = (Path(".agents/skills"), Path(".claude/skills"))
 
 @dataclass(frozen=True)
 class Skill:
-    """`inside` is where its file must be; None is for the user's own, who may link anywhere."""
+    """`inside` is where its file must be; None is for the user's own, who may link anywhere.
+    `is_command`: people may run it by its name, and `hint` tells them what to write behind it."""
 
     name: str
     description: str
     compatibility: str
     file: Path
     inside: Path | None
+    hint: str = ""
+    is_command: bool = True
 
     def body(self) -> str:
         """As it is now. Raises Refused."""
@@ -142,4 +145,6 @@ def _load(file: Path, inside: Path | None) -> Skill | None:
         )
     if len(compatibility) > COMPATIBILITY_CHARS:
         raise ValueError(f"compatibility must be at most {COMPATIBILITY_CHARS} characters")
-    return Skill(name, description, compatibility, file, inside)
+    is_command = values.get("user-invocable", "").lower() != "false"
+    hint = values.get("argument-hint", "")
+    return Skill(name, description, compatibility, file, inside, hint, is_command)

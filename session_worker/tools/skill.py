@@ -8,6 +8,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from session_worker.project.reading import Refused
+from session_worker.project.skills import Skill
 from session_worker.project.tagged import one_line
 from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
 from session_worker.tools.truncate import json_safe
@@ -31,10 +32,14 @@ async def _run(params: SkillParams, ctx: ToolContext) -> ToolResult:
         known = f"only: {', '.join(ctx.skills)}" if ctx.skills else "and no other"
         return ToolResult(json_safe(f"there is no skill {params.name!r}, {known}"), is_error=True)
     try:
-        body = skill.body()
+        return ToolResult(loaded(skill, params.args or ""))
     except Refused as error:
         return ToolResult(json_safe(f"the skill cannot be read: {error}"), is_error=True)
-    args = params.args or ""
+
+
+def loaded(skill: Skill, args: str) -> str:
+    """What the model reads of a skill that is used. Raises Refused."""
+    body = skill.body()
     if ARGUMENTS in body:
         body = body.replace(ARGUMENTS, args)
     elif args:
@@ -44,7 +49,7 @@ async def _run(params: SkillParams, ctx: ToolContext) -> ToolResult:
     ]
     if skill.compatibility:
         head.append(f"It needs: {skill.compatibility}")
-    return ToolResult(json_safe("\n".join([*head, "", body])))
+    return json_safe("\n".join([*head, "", body]))
 
 
 def _title(params: SkillParams) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from session_worker.gate import Gate, tool_payload
 from session_worker.hooks import Hooks
 from session_worker.loop_guard import reminder
 from session_worker.project.nested import NestedInstructions
+from session_worker.project.skills import Skill
 from session_worker.tools.bash import BASH
 from session_worker.tools.dispatch import Steps, ToolCall, ToolUse, dispatch
 from session_worker.tools.edit_file import EDIT_FILE
@@ -85,6 +86,10 @@ class Toolbox:
     @property
     def shell(self) -> Shell:
         return self._base.shell
+
+    @property
+    def skills(self) -> Mapping[str, Skill]:
+        return self._base.skills
 
     def take_untold(self) -> list[str]:
         """What the model should know with results that went to code, each once."""

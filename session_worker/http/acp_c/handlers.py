@@ -7,14 +7,13 @@ session, so `session/new` attaches to that one.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
-from session_worker import settings
+from session_worker import commands, settings
 from session_worker.core import QueueFull, SessionCore, Stopping
 from session_worker.http.acp_c import jsonrpc
 from session_worker.http.acp_c.capabilities import INITIALIZED
@@ -49,15 +48,13 @@ from session_worker.http.acp_c.methods import (
     checked,
 )
 from session_worker.http.acp_c.summary import session_info, session_title
-from session_worker.http.acp_c.translate import COMMANDS, COMPACT, titled
+from session_worker.http.acp_c.translate import titled
 from session_worker.run import Run
 from session_worker.transcript import TranscriptFull
 from session_worker.updates import Update, usage
 from sidecar.protocol import bounds
 
 log = logging.getLogger(__name__)
-
-_COMPACT = re.compile(rf"\s*/{COMPACT}(?:\s+(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -195,7 +192,8 @@ def _state(core: SessionCore, wanted: NewSession) -> Json:
 
 def _introduction(core: SessionCore) -> list[Update]:
     """What holds for the session now, and is no part of its conversation."""
-    told = [COMMANDS]
+    core.visited.set()
+    told = [core.commands]
     if shown := session_title(core):
         told.append(titled(shown))
     if window := core.spec.provider.facts.context_window:
@@ -231,15 +229,16 @@ def _prompt(call: Call, wanted: Prompt) -> None:
 
 
 def _submit(core: SessionCore, text: str, content: list[Json] | None) -> Run:
-    compact = _COMPACT.fullmatch(text) if content is None else None
     try:
-        if compact is None:
-            return core.submit(text, content=content)
-        focus = (compact[1] or "").strip()
-        if len(focus) > bounds.COMPACTION_FOCUS_CHARS:
-            longest = bounds.COMPACTION_FOCUS_CHARS
-            raise RpcError(INVALID_PARAMS, f"/{COMPACT} takes {longest} characters at most")
-        return core.submit("", compact=focus)
+        match commands.typed(text):
+            case (commands.COMPACT, focus) if content is None:
+                if len(focus) > bounds.COMPACTION_FOCUS_CHARS:
+                    longest = bounds.COMPACTION_FOCUS_CHARS
+                    raise RpcError(INVALID_PARAMS, f"/compact takes {longest} characters at most")
+                return core.submit("", compact=focus)
+            case typed:
+                # whether there is such a skill is known when it is its turn
+                return core.submit(text, content=content, command=typed is not None)
     except QueueFull:
         raise RpcError(
             INVALID_REQUEST, f"{bounds.PROMPT_QUEUE} prompts already wait; try again later"

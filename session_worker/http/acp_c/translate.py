@@ -28,18 +28,6 @@ TITLE_CHARS = 80
 OUTPUT_SHOWN_CHARS = 4 * 1024
 """Of the live output of a running tool: each update repeats all that is shown of it."""
 
-COMPACT = "compact"
-COMMANDS: Update = {
-    "sessionUpdate": "available_commands_update",
-    "availableCommands": [
-        {
-            "name": COMPACT,
-            "description": "Replace the older part of the conversation with a summary",
-            "input": {"hint": "what the summary should pay attention to"},
-        }
-    ],
-}
-
 
 def session_update(session_id: str, update: Update, seq: int | None = None) -> Json:
     params: Json = {"sessionId": session_id, "update": update}
