@@ -9,7 +9,8 @@ import asyncio
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from session_worker.permissions.policy import Decision, Policy, Request, Verdict
 from session_worker.permissions.verdict import decide
 from session_worker.tools.confine import Refused
 from session_worker.tools.dispatch import ToolCall, check
-from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
+from session_worker.tools.spec import FileChange, ToolContext, ToolResult, ToolSpec
 from session_worker.transcript import TranscriptFull
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
@@ -145,8 +146,11 @@ class Gate:
         )
 
     async def _ask(self, call: ToolCall, verdict: Verdict, run_id: str) -> ToolCall | str:
-        diff = await asyncio.to_thread(self._diff, call, verdict)
-        shown = self._shown(call) | ({"content": diff} if diff else {})
+        shown = self._shown(call)
+        if (preview := call.spec.preview) is not None:
+            context = dataclasses.replace(self._context, granted=frozenset(verdict.outside))
+            change = await asyncio.to_thread(self._change, partial(preview, call.params, context))
+            shown |= {"content": [updates.diff(change)]} if change else {}
         request = PermissionRequest(run_id, shown, _options(verdict), _why(verdict))
         within_s = bounds.CODE_ASK_S if call.until is not None else None
         answer = await self._core.requests.ask(request, within_s)
@@ -163,18 +167,17 @@ class Gate:
             self._core.ask_to_cancel(run)
         return DECLINED + (f" Reason: {answer.reason}" if answer.reason else "")
 
-    def _diff(self, call: ToolCall, verdict: Verdict) -> list[dict[str, Any]]:
-        """What the call would do to a file; nothing if that is too much, or of a file that the
-        rules hide."""
-        context = dataclasses.replace(self._context, granted=frozenset(verdict.outside))
+    def _change(self, preview: Callable[[], FileChange | None]) -> FileChange | None:
+        """What a call would do to a file; None if that is too much to be shown, or of a file that
+        the rules hide."""
         try:
-            change = call.spec.preview(call.params, context)
+            change = preview()
         except (Refused, OSError):
-            return []  # the tool itself will say so
+            return None  # the tool itself will say so
         if change is None or self.hides(change.path):
-            return []
+            return None
         is_short = len(change.old or "") + len(change.new) <= bounds.QUESTION_DIFF_CHARS
-        return [updates.diff(change)] if is_short else []
+        return change if is_short else None
 
     def heard(self, hooked: HookOutcome) -> list[str]:
         """Tells people of hooks that failed; answers the words of those that object."""

@@ -106,10 +106,6 @@ def _nothing_wrong(_: BaseModel) -> str:
     return ""
 
 
-def _no_change(_params: BaseModel, _ctx: ToolContext) -> FileChange | None:
-    return None
-
-
 @dataclass(frozen=True)
 class ToolSpec(Generic[P]):
     """One entry of the dispatch map.
@@ -137,4 +133,4 @@ class ToolSpec(Generic[P]):
     max_chars: int = bounds.TOOL_RESULT_CHARS
     input_schema: dict[str, Any] | None = None
     invalid: Callable[[P], str] = _nothing_wrong
-    preview: Callable[[P, ToolContext], FileChange | None] = _no_change
+    preview: Callable[[P, ToolContext], FileChange | None] | None = None
