@@ -158,12 +158,13 @@ class Worker:
     async def _fail(self, reason: Refused) -> None:
         """Answer what was asked, and withdraw what the worker had asked."""
         asked, self._asked = self._asked, {}
+        withdrawn = self._agent_ids.forget(self.session_id)  # before an answer can come for them
         while not self._inbox.empty():
             self._inbox.get_nowait()
         self._settled.set()
         for request_id in asked.values():
             await self._send(messages.refuse(request_id, reason))
-        for number in self._agent_ids.forget(self.session_id):
+        for number in withdrawn:
             await self._send(messages.notification(CANCEL_REQUEST, {"requestId": number}))
 
 
