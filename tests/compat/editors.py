@@ -14,6 +14,7 @@ from tests.support.stdio_agent import StdioAgent
 
 Json = dict[str, Any]
 TCP = ("python http", "python websocket", "typescript http", "typescript websocket")
+PYTHON = ("python http", "python websocket", "python unix", "python stdio")
 KINDS = (*TCP, "python unix", "python stdio")
 
 
@@ -30,10 +31,10 @@ class Editors:
         self._endpoint: Json = {}
 
     @contextmanager
-    def open(self) -> Iterator[StdioAgent]:
+    def open(self, **capabilities: Any) -> Iterator[StdioAgent]:
         """One that has initialized."""
         with self.start() as editor:
-            assert editor.initialize()["agentCapabilities"]["loadSession"]
+            assert editor.initialize(**capabilities)["agentCapabilities"]["loadSession"]
             yield editor
 
     @contextmanager

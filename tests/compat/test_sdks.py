@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.editors import KINDS, TCP, Editors, heard
+from tests.compat.editors import KINDS, PYTHON, TCP, Editors, heard
 from tests.support.daemon import Daemon
 from tests.support.processes import eventually
 from tests.support.stdio_agent import StdioAgent, texts
@@ -114,6 +114,28 @@ def test_a_client_that_dies_in_the_middle_of_a_run_finds_it_again(
         editor.until(lambda _: "Done." in "".join(texts(editor.heard, session_id)))
         assert (work / "made").exists()
         assert editor.prompt(session_id, "hi")[0] == "end_turn"
+
+
+@pytest.mark.parametrize("editors", PYTHON, indirect=True)
+def test_files_are_read_and_written_through_the_client(editors: Editors, work: Path) -> None:
+    file = work.resolve() / "notes.txt"
+    file.write_text("saved\n")
+    with editors.open(fs={"readTextFile": True, "writeTextFile": True}) as editor:
+        prompt = editor.ask_prompt(editor.new(work), "replace `unsaved` with `new` in notes.txt")
+
+        def give() -> None:
+            request = editor.until(lambda m: m.get("method") == "fs/read_text_file")
+            assert request["params"]["path"] == str(file)
+            editor.answer(request, {"content": "unsaved\n"})
+
+        give()
+        choose(editor, "allow_once")
+        give()
+        request = editor.until(lambda m: m.get("method") == "fs/write_text_file")
+        assert request["params"]["content"] == "new\n"
+        editor.answer(request, {})
+        assert end(editor, prompt) == "end_turn"
+        assert file.read_text() == "saved\n"
 
 
 @pytest.mark.parametrize("editors", TCP, indirect=True)

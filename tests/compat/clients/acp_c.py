@@ -16,7 +16,11 @@ import httpx
 from acp import RequestError, connect_to_agent, spawn_agent_process
 from acp.connection import StreamDirection
 from acp.http import create_http_stream
-from acp.schema import RequestPermissionResponse
+from acp.schema import (
+    ReadTextFileResponse,
+    RequestPermissionResponse,
+    WriteTextFileResponse,
+)
 from acp.ws import create_websocket_stream
 
 CALLS = {
@@ -54,12 +58,25 @@ class Editor:
         say(method="session/update", params={"sessionId": session_id, "update": plain(update)})
 
     async def request_permission(self, session_id, tool_call, options, **meta):
-        number = f"question-{len(self.questions)}"
-        self.questions[number] = answer = asyncio.get_running_loop().create_future()
         params = {"sessionId": session_id, "toolCall": plain(tool_call)}
         params["options"] = [plain(option) for option in options]
-        say(id=number, method="session/request_permission", params=params)
-        return RequestPermissionResponse.model_validate(await answer)
+        result = await self.put("session/request_permission", params)
+        return RequestPermissionResponse.model_validate(result)
+
+    async def read_text_file(self, session_id, path, **more):
+        params = {"sessionId": session_id, "path": path}
+        return ReadTextFileResponse.model_validate(await self.put("fs/read_text_file", params))
+
+    async def write_text_file(self, session_id, path, content, **meta):
+        params = {"sessionId": session_id, "path": path, "content": content}
+        return WriteTextFileResponse.model_validate(await self.put("fs/write_text_file", params))
+
+    async def put(self, method, params):
+        """A request to the test; its result."""
+        number = f"question-{len(self.questions)}"
+        self.questions[number] = answer = asyncio.get_running_loop().create_future()
+        say(id=number, method=method, params=params)
+        return await answer
 
 
 async def connect(place, editor, stack):
