@@ -45,13 +45,14 @@ class _Content(BaseModel):
 class Editor:
     """One run's. `offers` are methods; `is_there` turns false when the client leaves. `send` asks
     it: method, params, how long for an answer, and how long for one that comes in spite of a
-    cancellation. `tell` is a notice for people."""
+    cancellation. `tell` is a notice for people, `show` an update that only this client gets."""
 
     session_id: str
     offers: frozenset[str]
     is_there: Callable[[], bool]
     send: Callable[[str, Json, float, float], Awaitable[Any]]
     tell: Callable[[str], None]
+    show: Callable[[Json], None]
     _told: bool = False
     _is_silent: bool = False
 
@@ -63,6 +64,10 @@ class Editor:
     @property
     def writes(self) -> bool:
         return WRITE in self.offers and self.is_there()
+
+    @property
+    def has_terminal(self) -> bool:
+        return TERMINAL in self.offers and self.is_there()
 
     async def read(self, path: Path) -> str:
         """The text of a file as the client has it. Raises `EditorFailed`."""

@@ -68,6 +68,7 @@ def equip(
         skills=skills,
         launch=launch,
         private_hosts=spec.private_hosts if has_network else None,
+        client_terminal=_client_terminal(core),
     )
     system, user = spec.permissions.layers
     policy = Policy(
@@ -85,6 +86,15 @@ def equip(
     context = replace(context, hidden=lru_cache(HIDDEN_CACHED)(gate.hides))
     nested = NestedInstructions(place, extra)
     return Equipment(Toolbox(core, gate, hooks, nested, context, specs), gate, hooks)
+
+
+def _client_terminal(core: SessionCore) -> bool:
+    """Whether commands may run in a client's terminal, where no sandbox would hold them."""
+    level = core.spec.sandbox["level"]
+    if core.spec.client_terminal and level != "none":
+        core.notice("warning", f"No command runs in a client's terminal: it is outside of {level}.")
+        return False
+    return core.spec.client_terminal
 
 
 def _settings(root: Path) -> Iterator[Path]:

@@ -99,6 +99,7 @@ def specification(place: Path) -> dict[str, Any]:
         },
         "mcp_servers": {},
         "ptc_profile": None,
+        "client_terminal": False,
         "sandbox": {"level": "none", "require": False, "network": False},
         "web_fetch": {"allow_private": []},
         "private": {name: str(place / name) for name in ("runtime", "state", "config")},

@@ -85,6 +85,7 @@ class SessionSpec:
     places: dict[str, Path]
     tool_env: dict[str, str]
     provider: Provider
+    client_terminal: bool = False
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> SessionSpec:
@@ -111,5 +112,6 @@ class SessionSpec:
             private={name: Path(path) for name, path in wire["private"].items()},
             places={name: Path(path) for name, path in wire["places"].items()},
             tool_env=wire["tool_env"],
+            client_terminal=wire["client_terminal"],
             provider=choose_provider(wire["provider_env"], wire["model"]),
         )

@@ -15,6 +15,7 @@ from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.ptc import CURRENT, PROFILES
 from sidecar.tcp_config import Tcp, read_tcp
+from sidecar.tools_config import Tools, read_tools
 from sidecar.web_fetch_config import WebFetch, read_web_fetch
 
 Prices = Mapping[str, Mapping[str, float]]
@@ -27,8 +28,8 @@ class Config:
 
     `prices`: dollars for a million tokens, by model, with the names of `PRICES`; the first two must
     be there. They win over the prices that are known. `ptc_profile`: how new sessions with
-    `programmatic_tools` speak of them, one of `PROFILES`. `permissions`, `sandbox`, `tcp` and
-    `web_fetch` are what sessions start with.
+    `programmatic_tools` speak of them, one of `PROFILES`. `permissions`, `sandbox`, `tcp`, `tools`
+    and `web_fetch` are what sessions start with.
     """
 
     spawn: str = "fork" if sys.platform == "linux" else "exec"
@@ -38,6 +39,7 @@ class Config:
     permissions: Permissions = field(default_factory=Permissions)
     sandbox: Sandbox = field(default_factory=Sandbox)
     tcp: Tcp = field(default_factory=Tcp)
+    tools: Tools = field(default_factory=Tools)
     web_fetch: WebFetch = field(default_factory=WebFetch)
 
 
@@ -55,6 +57,7 @@ def load(path: Path) -> Config:
             "permissions": read_permissions(raw, text),
             "sandbox": read_sandbox(raw),
             "tcp": read_tcp(raw),
+            "tools": read_tools(raw),
             "web_fetch": read_web_fetch(raw),
         }
         raw.pop("hooks", None)  # the permissions hold them

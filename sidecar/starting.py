@@ -105,6 +105,7 @@ def specification(
         "ptc_profile": spec.get("ptc_profile"),
         "sandbox": asdict(config.sandbox),
         "web_fetch": asdict(config.web_fetch),
+        "client_terminal": config.tools.client_terminal,
         "private": {
             "runtime": str(all_places.runtime),
             "state": str(all_places.state),

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from session_worker.editor import Editor, EditorFailed
+from session_worker.tools import client_terminal
 from session_worker.tools.command import (
     Command,
     aftermath,
@@ -80,6 +82,9 @@ async def _run(params: BashParams, ctx: ToolContext) -> ToolResult:
     workdir = ctx.shell.cwd / (params.workdir or "")
     if not is_directory(workdir):
         return ToolResult(json_safe(f"no such directory: {workdir}"), is_error=True)
+    editor = ctx.editor if ctx.client_terminal and not params.run_in_background else None
+    if editor is not None and editor.has_terminal:
+        return await _in_client(params, workdir, ctx, editor)
     with contextlib.ExitStack() as stack:
         began = time.monotonic()
         try:
@@ -140,6 +145,39 @@ async def _run(params: BashParams, ctx: ToolContext) -> ToolResult:
             "truncated": shown.cut,
             "file": file,
         },
+    )
+
+
+async def _in_client(
+    params: BashParams, workdir: Path, ctx: ToolContext, editor: Editor
+) -> ToolResult:
+    began = time.monotonic()
+    try:
+        ran = await client_terminal.run(params.command, workdir, params.timeout_s, ctx, editor)
+    except EditorFailed as failure:
+        outcome = "" if failure.is_certain else "; it may have started it all the same"
+        text = f"bash was not started in the client's terminal: the client {failure}{outcome}"
+        return ToolResult(text, is_error=True)
+    except OSError as error:
+        return ToolResult(json_safe(f"bash could not be started: {error}"), is_error=True)
+    seconds = time.monotonic() - began
+    if ran.cwd and not params.workdir:
+        ctx.shell.cwd = ran.cwd
+    code, killed_by = (ran.exit.code, ran.exit.signal) if ran.exit else (None, None)
+    known = f"killed by {killed_by}" if killed_by else f"exit {code}"
+    footer = [
+        ran.broken or known,
+        f"{seconds:.1f}s",
+        f"cwd {_shown(ctx.shell.cwd, ctx.root)}",
+        "in the client's terminal",
+    ]
+    if ran.is_cut:
+        footer.append("beginning omitted")
+    text = clean(ran.output).strip("\n") or "(no output)"
+    return ToolResult(
+        f"{text}\n[{json_safe(' · '.join(footer))}]",
+        is_error=ran.broken is not None or code != 0,
+        meta={"exit_code": code, "signal": killed_by, "seconds": round(seconds, 3)},
     )
 
 

@@ -79,12 +79,7 @@ def started(script: str, workdir: Path, ctx: ToolContext) -> Generator[Command]:
         stack.callback(os.close, output_fd)
         unless_kept = stack.enter_context(contextlib.ExitStack())
         unless_kept.callback(output.unlink, missing_ok=True)
-        if len(script.encode()) > BASH_ARGV_BYTES:
-            script_fd, path = create_file(ctx, ".sh")
-            stack.callback(path.unlink, missing_ok=True)
-            with os.fdopen(script_fd, "wb") as file:
-                file.write(script.encode())
-            script = f". {shlex.quote(str(path))}"
+        script = stack.enter_context(as_argument(script, ctx))
         cwd_pipe, write_end = os.pipe()
         stack.callback(os.close, cwd_pipe)
         os.set_blocking(cwd_pipe, False)
@@ -97,13 +92,28 @@ def started(script: str, workdir: Path, ctx: ToolContext) -> Generator[Command]:
         prefix = oom.shell_goes_first() + trap
         argv = ["bash", "--noprofile", "--norc", "-c", (prefix + script).encode()]
         try:
-            child = ctx.launch(argv, workdir, _environment(ctx.env), output_fd, [cwd_fd])
+            child = ctx.launch(argv, workdir, command_environment(ctx.env), output_fd, [cwd_fd])
         finally:
             os.close(cwd_fd)
         yield Command(child, output_fd, output, unless_kept.pop_all, prefix, cwd_fd, cwd_pipe)
 
 
-def _environment(env: Mapping[str, str]) -> dict[str, str]:
+@contextlib.contextmanager
+def as_argument(script: str, ctx: ToolContext) -> Generator[str]:
+    """`script`, or what runs it where it is too long for an argument."""
+    if len(script.encode()) <= BASH_ARGV_BYTES:
+        yield script
+        return
+    fd, path = create_file(ctx, ".sh")
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(script.encode())
+        yield f". {shlex.quote(str(path))}"
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def command_environment(env: Mapping[str, str]) -> dict[str, str]:
     """The caller has taken secrets out; nothing of ours passes here a second time."""
     private = ("ANTHROPIC_", "SIDECAR_")
     kept = {k: v for k, v in env.items() if k == "SIDECAR_SESSION" or not k.startswith(private)}

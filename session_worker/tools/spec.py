@@ -62,6 +62,8 @@ class ToolContext:
     """Hosts that a fetch may ask wherever they are; None: there is no network."""
     editor: Editor | None = None
     """The client that the run belongs to, if tools may ask it."""
+    client_terminal: bool = False
+    """Whether commands run in that client's terminal, if it offers one."""
 
     @property
     def roots(self) -> tuple[Path, ...]:

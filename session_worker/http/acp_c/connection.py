@@ -113,12 +113,18 @@ class Connection:
 
     def editor(self, feed: Feed) -> Editor:
         """The client, for the tools of a run that it has asked for over `feed`."""
+
+        def show(update: Json) -> None:
+            feed.tell(update)
+            self.ring()
+
         return Editor(
             self.core.spec.session_id,
             offered(self.client or {}),
             partial(self._reaches, feed),
             partial(self._calls.ask, feed),
             partial(self.core.notice, "warning"),
+            show,
         )
 
     def _reaches(self, feed: Feed) -> bool:
