@@ -2,8 +2,9 @@
 
 Called by the file tools behind the permission, for a path that is confined already. Only UTF-8 text
 inside the session's directories ever goes to the client: it opens the path itself, and the protocol
-has no words for bytes. What the client gives is sent back as it was, but for what is replaced: an
-editor that keeps mark and line ends to itself puts them back itself.
+has no words for bytes. What the client gives is sent back as it was, but for what is replaced.
+Some read CRLF as LF and write LF: they get the line ends of the disk. A mark that is not in their
+text is not put there: who hides it writes it, too.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class ClientFile:
     @property
     def content(self) -> bytes | None:
         """As the client has it, else as the disk has it; None if there is no such file."""
-        return self.raw if self.text is None else self.text.encode()
+        if self.text is None:
+            return self.raw
+        return _with_line_ends(self.text, self.raw or b"").encode()
 
     @property
     def is_saved(self) -> bool:
@@ -68,8 +71,14 @@ class ClientFile:
     def problem(self, seen: SeenFiles) -> str | None:
         """Why the model may not change it yet."""
         if self.text is not None:
-            return seen.problem_of_text(self.path, self.found, self.text, on_disk=self.is_saved)
+            text = _plain(self.text)
+            return seen.problem_of_text(self.path, self.found, text, on_disk=self.is_saved)
         return seen.problem(self.path, self.found) if self.found else None
+
+    def note(self, seen: SeenFiles) -> None:
+        """The model has seen the client's text."""
+        assert self.text is not None
+        seen.note_text(self.path, self.found, _plain(self.text), on_disk=self.is_saved)
 
 
 async def opened(path: Path, ctx: ToolContext, *, to_write: bool = False) -> ClientFile | None:
@@ -136,7 +145,7 @@ async def save(file: ClientFile, text: str, ctx: ToolContext) -> None:
         doubt = "it may or may not be written: read it before you go on"
         outcome = "nothing was written" if failure.is_certain else doubt
         raise Refused(f"{label}: the client {failure}; {outcome}") from None
-    await asyncio.to_thread(_note, file.path, text, ctx)
+    await asyncio.to_thread(_note_written, file, text, ctx)
 
 
 def _check(file: ClientFile, label: str, ctx: ToolContext) -> None:
@@ -148,12 +157,19 @@ def _check(file: ClientFile, label: str, ctx: ToolContext) -> None:
         check_replaceable(file.path, parent, ctx, problem)
 
 
-def _note(path: Path, text: str, ctx: ToolContext) -> None:
+def _note_written(file: ClientFile, text: str, ctx: ToolContext) -> None:
+    """Perhaps the client has saved it already."""
     try:
-        found, raw = _on_disk(path, ctx) or (None, None)
+        found, raw = _on_disk(file.path, ctx) or (None, None)
     except Refused:
         found, raw = None, None
-    ctx.seen.note_text(path, found, text, on_disk=_same(text, raw))
+    ClientFile(file.editor, file.path, found, raw, text).note(ctx.seen)
+
+
+def _with_line_ends(text: str, raw: bytes) -> str:
+    """`text` with CRLF if it has no line end but LF, and the disk none but CRLF."""
+    is_crlf = b"\n" in raw and raw.count(b"\n") == raw.count(b"\r\n")
+    return text.replace("\n", "\r\n") if is_crlf and "\r\n" not in text else text
 
 
 def _same(text: str, raw: bytes | None) -> bool:

@@ -58,7 +58,7 @@ async def _run(params: ReadParams, ctx: ToolContext) -> ToolResult:
         file = await client_files.opened(path, ctx)
         if file is not None and file.text is not None:
             result = await asyncio.to_thread(_shown, file.text, params, shown(path, ctx))
-            ctx.seen.note_text(path, file.found, file.text, on_disk=file.is_saved)
+            file.note(ctx.seen)
             return result
         result, found = await asyncio.to_thread(_read, path, params, ctx)
     except Refused as refusal:

@@ -255,6 +255,20 @@ async def test_a_change_that_the_model_has_not_seen_is_not_overwritten(
         assert buffers.texts[file] == "three\n"
 
 
+async def test_one_that_turns_line_ends_around_gets_those_of_the_disk(
+    scripted: Scripted, file: Path
+) -> None:
+    file.write_bytes(b"one\r\ntwo\r\n")
+    buffers = Buffers({file: "one\ntwo\n"})
+    async with over_websocket(scripted.endpoint, FILES) as client, buffers.of(client):
+        await client.new()
+        said = await told(client, scripted, read("f"), edit(file, "two", "2\n3"))
+        assert said[1].startswith("edited f") and buffers.texts[file] == "one\r\n2\r\n3\r\n"
+        buffers.texts[file] = "one\n2\n3\n"  # as it reads what it has written
+        (said,) = await told(client, scripted, edit(file, "2", "4"))
+        assert said.startswith("edited f") and buffers.texts[file] == "one\r\n4\r\n3\r\n"
+
+
 async def test_one_that_only_reads_is_not_written_past(scripted: Scripted, file: Path) -> None:
     buffers = Buffers({file: "unsaved\n"})
     async with over_websocket(scripted.endpoint, READS) as client, buffers.of(client):

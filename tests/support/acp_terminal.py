@@ -58,8 +58,9 @@ class Terminals:
     @asynccontextmanager
     async def of(self, client: AcpClient) -> AsyncGenerator[None]:
         """While `client` has them; all must have been released at the end."""
-        async with asyncio.TaskGroup() as self._group:
-            serving = self._group.create_task(self._serve(client))
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            serving = group.create_task(self._serve(client))
             yield
             serving.cancel()
         assert not self._open, "terminals that were not released"

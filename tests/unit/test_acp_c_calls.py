@@ -159,7 +159,7 @@ async def test_a_result_of_another_shape_makes_no_sense(result: Any) -> None:
     async def send(*_: Any) -> Any:
         return result
 
-    editor = Editor("s", frozenset(), lambda: True, send, lambda _: None)
+    editor = Editor("s", frozenset(), lambda: True, send, lambda _: None, lambda _: None)
     with pytest.raises(EditorFailed, match="makes no sense"):
         await editor.ask(WRITE, Done, {})
 

@@ -1,4 +1,4 @@
-"""What settings may say of permissions and of the sandbox, and how they are told otherwise."""
+"""What settings may say of permissions, sandbox and tools, and how they are told otherwise."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.hooks import Hook
 from sidecar.protocol.policy_file import Rules
 from sidecar.protocol.rules import Rule
+from sidecar.tools_config import read_tools
 
 HOOK = '[[hooks]]\nevent = "Stop"\ncommand = ["true"]\n'
 
@@ -155,3 +156,16 @@ def test_a_file_that_cannot_be_understood_is_named_in_one_line(tmp_path: Path, t
         load(path)
     assert raised.value.message.startswith(f"{path}: ")
     assert raised.value.hint == "correct the file"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("tools = 1", "a table"),
+        ("[tools]\nterminal = true", "nothing but client_terminal"),
+        ('[tools]\nclient_terminal = "yes"', "true or false"),
+    ],
+)
+def test_tools_that_make_no_sense_are_refused(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        read_tools(tomllib.loads(text))

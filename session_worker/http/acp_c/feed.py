@@ -129,6 +129,7 @@ class Feed:
         records = transcript.read(self._core.spec.places["transcript"])
         self._records = takewhile(lambda record: record["n"] <= until, records)
         self._seam = self._core.log.last_seq
+        self._kept.clear()
 
     def go_on_behind(self, seq: int) -> None:
         """Send again what comes behind event `seq`: its stream broke there. Each event comes once;
