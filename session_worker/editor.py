@@ -106,8 +106,8 @@ class Editor:
                 f"answered {method} with what makes no sense", is_certain=False
             ) from None
 
-    def read_from_disk(self, failure: EditorFailed) -> None:
-        """People are told once a run that files are read without the client."""
+    def tell_of(self, failure: EditorFailed) -> None:
+        """People hear once a run that files are read from the disk, and why."""
         if not self._told:
             self._told = True
             self.tell(

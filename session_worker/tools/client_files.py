@@ -102,7 +102,7 @@ async def _text(editor: Editor, path: Path, raw: bytes | None) -> str | None:
         text = await editor.read(path)
     except EditorFailed as failure:
         if raw is not None or not failure.is_certain:
-            editor.read_from_disk(failure)
+            editor.tell_of(failure)
         return None
     # some clients answer with nothing for a file that is not there
     return text if text or raw is not None else None
