@@ -97,6 +97,8 @@ class Editor:
         settle_s: float = 0.0,
     ) -> M:
         """The result, of that shape. Raises `EditorFailed`."""
+        if not self.is_there():
+            raise EditorFailed("has left", is_certain=True)
         params = {"sessionId": self.session_id, **params}
         result = await self.send(method, params, timeout_s, settle_s)
         try:

@@ -154,6 +154,19 @@ async def test_a_cancelled_call_says_what_is_known_of_it(
     assert bool(str(cancelled.value)) is (outcome == "unknown")
 
 
+async def test_one_that_has_left_is_asked_nothing() -> None:
+    asked: list[Any] = []
+
+    async def send(*call: Any) -> None:
+        asked.append(call)
+
+    editor = Editor("s", frozenset({WRITE}), lambda: False, send, asked.append, asked.append)
+    with pytest.raises(EditorFailed, match="has left") as failed:
+        await editor.ask(WRITE, Done, {})
+    assert failed.value.is_certain
+    assert not editor.writes and asked == []
+
+
 @pytest.mark.parametrize("result", [[], "done", 1])
 async def test_a_result_of_another_shape_makes_no_sense(result: Any) -> None:
     async def send(*_: Any) -> Any:
