@@ -38,6 +38,8 @@ class CreateParams(TypedDict, total=False):
     programmatic_tools: bool
     tcp: bool
     client_id: str
+    parent: str
+    deny: list[str]
 
 
 class Sidecar:

@@ -6,6 +6,8 @@ counts, being on record; so do attempts that were discarded.
 
 from __future__ import annotations
 
+from typing import Any
+
 from session_worker.result import Usage
 from session_worker.spec import Budget
 
@@ -22,3 +24,13 @@ def exhausted(budget: Budget, used: Usage) -> str | None:
     if used.cost_usd >= budget.cost_usd:
         return f"the session has cost {used.cost_usd:.4f} of the {budget.cost_usd} dollars it may"
     return None
+
+
+def left(budget: Budget, used: Usage) -> dict[str, Any]:
+    """What may still be used, as `limits` of another session; asked while nothing is exhausted."""
+    limits: dict[str, Any] = {}
+    if budget.tokens is not None:
+        limits["tokens"] = budget.tokens - used.total_tokens
+    if budget.cost_usd is not None and used.cost_usd is not None:
+        limits["cost_usd"] = budget.cost_usd - used.cost_usd
+    return limits

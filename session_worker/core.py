@@ -18,7 +18,7 @@ from session_worker.permission_requests import PermissionRequests
 from session_worker.prices import cost_usd
 from session_worker.project.skills import Skill
 from session_worker.reporter import Reporter
-from session_worker.restore import CANCEL_ASKED, Restored
+from session_worker.restore import CANCEL_ASKED, SUBAGENT_CALL, Restored
 from session_worker.result import AgentLoopResult, Tokens, Usage
 from session_worker.run import Run
 from session_worker.spec import SessionSpec
@@ -234,6 +234,9 @@ class SessionCore:
         for steering in [r for r in self._runs.values() if r.host is run and r.result is None]:
             steering.output = run.output[-1:]
             self.finish(steering, result)
+        if run.subagents.total_tokens:
+            result.usage.merge(run.subagents)
+            result.cost_usd = result.usage.cost_usd
         wire = result.to_wire()
         try:
             self.transcript.append("run_finished", sync=True, run_id=run.run_id, result=wire)
@@ -270,6 +273,15 @@ class SessionCore:
         """Add one model call to the session's usage; null leaves `context_tokens` as they are."""
         self.usage.add(tokens, cost_usd)
         self.now_holds(self.context_tokens if context_tokens is None else context_tokens)
+
+    def count_subagent(self, run: Run, tokens: Tokens, cost_usd: float | None) -> None:
+        """Add one model call of a subagent to what `run` and the session have used."""
+        with suppress(TranscriptFull):  # it counts as long as this worker lives
+            used: dict[str, Any] = {**asdict(tokens), "cost_usd": cost_usd}
+            self.transcript.append("note", run_id=run.run_id, note=SUBAGENT_CALL, **used)
+        run.subagents.add(tokens, cost_usd)
+        self.usage.add(tokens, cost_usd)
+        self._reporter.report(usage=self._usage())
 
     def now_holds(self, context_tokens: int) -> None:
         """The context has become that large, or that small."""

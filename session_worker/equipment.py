@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +19,11 @@ from session_worker.project.nested import NestedInstructions
 from session_worker.project.place import Place
 from session_worker.project.policy import FILES, project_policy
 from session_worker.project.skills import Skill
+from session_worker.subagents.delegate import Subagents
 from session_worker.tools.spec import Launch, Shell, ToolContext
 from session_worker.tools.toolbox import BY_NAME, Toolbox
 from session_worker.transcript import Record
+from sidecar.protocol.policy_file import Rules
 from sidecar.protocol.remembered import Remembered
 from sidecar.protocol.trust import TrustStore
 
@@ -42,9 +45,10 @@ def equip(
     launch: Launch,
     records: Sequence[Record],
     cwd: Path | None,
+    tasks: asyncio.TaskGroup,
 ) -> Equipment:
     """As the settings, the project and the answers so far have it. Commands go on in `cwd`. People
-    are told of what is wrong with any of it."""
+    are told of what is wrong with any of it. `tasks` is for what outlasts a call."""
     spec = core.spec
     state = spec.private["state"]
     trusted = TrustStore(state).is_trusted(spec.cwd)
@@ -73,7 +77,7 @@ def equip(
     system, user = spec.permissions.layers
     policy = Policy(
         mode=spec.mode,
-        layers=(system, *project.layers, user),
+        layers=(system, Rules("session.create", deny=spec.deny), *project.layers, user),
         roots=context.roots,
         home=place.home or Path("/nonexistent"),
         # nobody writes unasked to our sockets, our files, and the settings that govern us
@@ -82,8 +86,14 @@ def equip(
     )
     memory = Memory(core.transcript, records, Remembered(state), place.root)
     specs = dict(BY_NAME)
+    if spec.parent is not None:
+        del specs["task"]  # a subagent has none of its own
     gate = Gate(core, specs, policy, memory, hooks, context)
-    context = replace(context, hidden=lru_cache(HIDDEN_CACHED)(gate.hides))
+    context = replace(
+        context,
+        hidden=lru_cache(HIDDEN_CACHED)(gate.hides),
+        delegate=Subagents(core, gate, memory, tasks).delegate,
+    )
     nested = NestedInstructions(place, extra)
     return Equipment(Toolbox(core, gate, hooks, nested, context, specs), gate, hooks)
 

@@ -152,20 +152,29 @@ class Gate:
             change = await asyncio.to_thread(self._change, partial(preview, call.params, context))
             shown |= {"content": [updates.diff(change)]} if change else {}
         request = PermissionRequest(run_id, shown, _options(verdict), _why(verdict))
-        within_s = bounds.CODE_ASK_S if call.until is not None else None
-        answer = await self._core.requests.ask(request, within_s)
+        answer = await self.put(request, bounds.CODE_ASK_S if call.until is not None else None)
         self._remember(answer, verdict)
         if answer.allows:
             return _granted(call, verdict)
         if answer.outcome == UNATTENDED:
-            if self._core.spec.permissions.headless == "fail":
-                self._unanswered_in = run_id
             return NOBODY
         if answer.outcome == EXPIRED:
             return TOO_LATE
-        if answer.option_id is None and (run := self._core.find(run_id)):
-            self._core.ask_to_cancel(run)
         return DECLINED + (f" Reason: {answer.reason}" if answer.reason else "")
+
+    async def put(self, request: PermissionRequest, within_s: float | None = None) -> Answer:
+        """Put a question to people; where nobody chooses an answer, its run may end."""
+        answer = await self._core.requests.ask(request, within_s)
+        if answer.outcome == UNATTENDED:
+            if self._core.spec.permissions.headless == "fail":
+                self._unanswered_in = request.run_id
+        elif (
+            answer.outcome != EXPIRED
+            and answer.option_id is None
+            and (run := self._core.find(request.run_id))
+        ):
+            self._core.ask_to_cancel(run)
+        return answer
 
     def _change(self, preview: Callable[[], FileChange | None]) -> FileChange | None:
         """What a call would do to a file; None if that is too much to be shown, or of a file that

@@ -85,7 +85,7 @@ async def _turns(agent: Agent, run: Run, progress: Progress) -> AgentLoopResult:
     """The inner loop: one iteration a model call."""
     resends = 0
     while progress.turns < agent.spec.max_turns:
-        progress.turns += 1
+        progress.turns = run.turns = progress.turns + 1
         await compacting.compact_if_due(agent, run, progress)
         turn = await call_model(agent, run, progress)
         progress.provider_stop_reason = turn.provider_stop_reason

@@ -20,6 +20,17 @@ class Provider:
     api_key: str | None = field(default=None, repr=False)
     auth_token: str | None = field(default=None, repr=False)
 
+    def to_env(self) -> dict[str, str]:
+        """The variables from which `choose_provider` makes it again."""
+        if self.demo:
+            return {}
+        found = {
+            "ANTHROPIC_API_KEY": self.api_key,
+            "ANTHROPIC_AUTH_TOKEN": self.auth_token,
+            "ANTHROPIC_BASE_URL": self.base_url,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
     @property
     def facts(self) -> ModelFacts:
         return facts(self.model, self.base_url)

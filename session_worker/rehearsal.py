@@ -89,6 +89,9 @@ def specification(place: Path) -> dict[str, Any]:
         "limits": {},
         "cgroup": None,
         "tcp": None,
+        "parent": None,
+        "deny": [],
+        "control_socket": str(place / "control"),
         "prices": {},
         "permissions": {
             "headless": "deny",

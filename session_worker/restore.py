@@ -16,6 +16,8 @@ CANCEL_ASKED = "cancel_asked"
 """Text of the `note` that is written before a cancel is begun: a run that was being cancelled
 when its worker died must not run again."""
 
+SUBAGENT_CALL = "subagent_call"
+"""Text of the `note` about one model call of a subagent, which counts as the session's."""
 
 COMPACTION = "compaction"
 """`stop_reason` of the `api_call` that a summary was."""
@@ -63,8 +65,10 @@ def restore(records: Iterable[dict[str, Any]]) -> Restored:
                     else:
                         under_way = run
                     _add_message(run, record)
+            case "note" if record.get("note") == SUBAGENT_CALL:
+                restored.usage.add(_tokens(record), record["cost_usd"])
             case "api_call":
-                tokens = Tokens(**{field.name: record[field.name] for field in fields(Tokens)})
+                tokens = _tokens(record)
                 restored.usage.add(tokens, record["cost_usd"])
                 if record["stop_reason"] != COMPACTION:
                     restored.context_tokens = tokens.prompt + tokens.output
@@ -100,6 +104,10 @@ def next_incarnation(records: Iterable[dict[str, Any]]) -> int:
     """The number of the worker that opens this transcript now: shim and daemon count too, but
     what they have counted dies with them."""
     return 1 + max((r["incarnation"] for r in records if r["kind"] == "session"), default=0)
+
+
+def _tokens(record: dict[str, Any]) -> Tokens:
+    return Tokens(**{field.name: record[field.name] for field in fields(Tokens)})
 
 
 def _add_message(run: Run, record: dict[str, Any]) -> None:

@@ -80,6 +80,11 @@ class Usage:
         read_and_written = self.cache_read_tokens + self.cache_write_tokens
         return self.input_tokens + self.output_tokens + read_and_written
 
+    def merge(self, other: Usage) -> None:
+        """Count all that `other` has."""
+        written, read = other.cache_write_tokens, other.cache_read_tokens
+        self.add(Tokens(other.input_tokens, read, written, 0, other.output_tokens), other.cost_usd)
+
     def add(self, tokens: Tokens, cost_usd: float | None) -> None:
         """Count one call and its price."""
         self.input_tokens += tokens.fresh

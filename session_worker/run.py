@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from session_worker.editor import Editor
-from session_worker.result import AgentLoopResult
+from session_worker.result import AgentLoopResult, Usage
 from sidecar.protocol.events import now_iso
 
 
@@ -38,7 +38,9 @@ class Run:
     cancel_asked: bool = False
     turns: int = 0
     tool_calls: int = 0
-    """What an earlier worker had done of it; its `started_at` is set then, too."""
+    """What an earlier worker had done of it; its `started_at` is set then, too. `turns` grows."""
+    subagents: Usage = field(default_factory=Usage)
+    """What its subagents have used in this worker."""
     host: Run | None = None
     """The run that a steering prompt went along with, and ends with."""
     shown_question: str | None = None

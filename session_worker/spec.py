@@ -10,6 +10,7 @@ from session_worker.provider import Provider, choose_provider
 from sidecar.protocol.hooks import Hook
 from sidecar.protocol.policy_file import Rules
 from sidecar.protocol.ptc import PROFILES, Profile
+from sidecar.protocol.rules import Rule, parse_rule
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,23 @@ class TcpSpec:
 
 
 @dataclass(frozen=True)
+class Parent:
+    """The session above. `worker` is the process of it that may steer this one (pid, and when it
+    began), None if a person made it."""
+
+    session_id: str
+    worker: tuple[int, int] | None
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any]) -> Parent:
+        worker = wire["worker"]
+        return cls(wire["session_id"], worker and (worker["pid"], worker["started"]))
+
+
+@dataclass(frozen=True)
 class SessionSpec:
-    """`private` is where Sidecar's own files and sockets are: `runtime`, `state`, `config`.
+    """`private` is where Sidecar's own files and sockets are: `runtime`, `state`, `config`. `deny`
+    are rules of this session alone.
     `tool_env` is everything a tool's environment holds; provider keys are not in it. `ptc` is None
     where code at the API may call no tools. `private_hosts` are those that `web_fetch` may ask
     wherever they are."""
@@ -75,6 +91,9 @@ class SessionSpec:
     cgroup: str | None
     tcp: TcpSpec | None
     budget: Budget
+    parent: Parent | None
+    deny: tuple[Rule, ...]
+    control_socket: Path
     prices: dict[str, dict[str, float]]
     permissions: PermissionSpec
     mcp_servers: dict[str, Any]
@@ -103,6 +122,9 @@ class SessionSpec:
             cgroup=wire["cgroup"],
             tcp=wire["tcp"] and TcpSpec.from_wire(wire["tcp"]),
             budget=Budget(wire["limits"].get("tokens"), wire["limits"].get("cost_usd")),
+            parent=wire["parent"] and Parent.from_wire(wire["parent"]),
+            deny=tuple(map(parse_rule, wire["deny"])),
+            control_socket=Path(wire["control_socket"]),
             prices=wire["prices"],
             permissions=PermissionSpec.from_wire(wire["permissions"]),
             mcp_servers=wire["mcp_servers"],

@@ -52,7 +52,7 @@ async def work(
         core.offer_commands(skills.by_name.values())
         if system is None:
             system = await _first_system(core, place, skills)
-        equipment = equip(core, place, skills.by_name, launch, records, cwd)
+        equipment = equip(core, place, skills.by_name, launch, records, cwd, group)
         group.create_task(_watch_jobs(core, equipment.tools.jobs))
         try:
             context = await _session_start(core, equipment)

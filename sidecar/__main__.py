@@ -65,7 +65,7 @@ async def _serve(where: Places, config: Config, inherited: socket.socket | None)
     try:
         async with asyncio.TaskGroup() as tasks:
             supervisor = Supervisor(where, config, tasks, cgroups.claim())
-            server = ControlServer(build(supervisor))
+            server = ControlServer(build(supervisor), supervisor.sessions.of_worker)
             supervisor.on_change = lambda session: _announce(server, session)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, supervisor.stop_asked.set)

@@ -6,6 +6,7 @@ import secrets
 from collections import Counter
 from typing import Any
 
+from sidecar.identity import is_alive
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.session_info import SessionInfo
 from sidecar.session import Session
@@ -30,6 +31,20 @@ class Directory:
 
     def ended(self) -> list[Session]:
         return [s for s in self._by_id.values() if not s.live]
+
+    def get(self, session_id: str | None) -> Session | None:
+        return self._by_id.get(session_id or "")
+
+    def children(self, of: Session) -> list[Session]:
+        return [s for s in self._by_id.values() if s.record.parent == of.record.session_id]
+
+    def of_worker(self, pid: int) -> str | None:
+        """Id of the live session whose worker is the process that has this pid now."""
+        for session in self.live():
+            worker = session.worker
+            if worker is not None and worker.pid == pid and is_alive(worker):
+                return session.record.session_id
+        return None
 
     def count_by_state(self) -> dict[str, int]:
         return dict(Counter(s.state for s in self._by_id.values()))

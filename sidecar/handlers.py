@@ -8,8 +8,9 @@ from typing import Any
 from sidecar import output
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
-from sidecar.rpc import walled
+from sidecar.rpc import Handler, walled
 from sidecar.server import Connection
+from sidecar.subagents import asked_by_worker
 from sidecar.supervisor import Supervisor
 
 Params = dict[str, Any]
@@ -19,8 +20,8 @@ def build(supervisor: Supervisor) -> dict[str, Callable[..., Awaitable[Any]]]:
     """A walled handler for every method of `sidecar.protocol.methods`."""
     find = supervisor.sessions.find
 
-    async def create(_: Connection, p: Params) -> Any:
-        return await supervisor.create(p)
+    async def create(connection: Connection, p: Params) -> Any:
+        return await supervisor.create(p, for_worker=connection.session_id is not None)
 
     async def status(_: Connection, p: Params) -> Any:
         return await supervisor.status(find(p["session_id"]))
@@ -95,4 +96,13 @@ def build(supervisor: Supervisor) -> dict[str, Callable[..., Awaitable[Any]]]:
         "sidecar.ping": ping,
         "sidecar.shutdown": shutdown,
     }
-    return {name: walled(name, handler) for name, handler in handlers.items()}
+
+    def guarded(name: str, handler: Handler[Connection]) -> Handler[Connection]:
+        async def call(connection: Connection, p: Params) -> Any:
+            if connection.session_id is not None:
+                p = asked_by_worker(name, p, connection.session_id, find)
+            return await handler(connection, p)
+
+        return call
+
+    return {name: walled(name, guarded(name, handler)) for name, handler in handlers.items()}

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 
 from sidecar.protocol import bounds
+from sidecar.protocol.process_tree import start_ticks
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,4 @@ def _started(pid: int) -> int:
             return int(psutil.Process(pid).create_time() * 1_000_000)
         except psutil.NoSuchProcess:
             raise ProcessLookupError(pid) from None
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        raise ProcessLookupError(pid) from None
-    # field 22; the name before it may hold spaces and parentheses
-    return int(stat.rpartition(")")[2].split()[19])
+    return start_ticks(pid)

@@ -11,6 +11,7 @@ from sidecar import cgroups
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.mcp import BadServer, parse_settings
+from sidecar.protocol.rules import parse_rule
 
 
 def check_create(params: dict[str, Any]) -> None:
@@ -27,6 +28,11 @@ def check_create(params: dict[str, Any]) -> None:
             f"ring_bytes must be a power of two, not {params['ring_bytes']}", "try 4194304"
         )
     _check_limits(params["limits"])
+    for rule in params["deny"]:
+        try:
+            parse_rule(rule)
+        except ValueError as error:
+            raise _invalid(f"deny: {error}", "rules are as in docs/permissions.md") from None
     _check_servers(params["mcp_servers"])
 
 

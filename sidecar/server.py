@@ -19,7 +19,7 @@ from sidecar import rpc
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.framing import LineSplitter, LineTooLong, encode
-from sidecar.protocol.peer import is_of_a_session, is_ours
+from sidecar.protocol.peer import is_of_a_session, is_ours, peer_pid
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,11 @@ log = logging.getLogger(__name__)
 class Connection:
     """One client. Handlers get it as their context."""
 
-    def __init__(self, writer: asyncio.StreamWriter, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, writer: asyncio.StreamWriter, tasks: asyncio.TaskGroup, session_id: str | None
+    ) -> None:
+        """`session_id` is the session whose worker this is, None for everybody else."""
+        self.session_id = session_id
         self._writer = writer
         self._tasks = tasks
         self._turn = asyncio.Lock()
@@ -61,8 +65,10 @@ class Connection:
 class ControlServer:
     """Serves `methods` (walled handlers by name) on a listening socket."""
 
-    def __init__(self, methods: Mapping[str, Any]) -> None:
+    def __init__(self, methods: Mapping[str, Any], of_worker: Callable[[int], str | None]) -> None:
+        """`of_worker` names the session whose worker has a pid."""
         self._methods = methods
+        self._of_worker = of_worker
         self.connections: set[Connection] = set()
         self.serving = asyncio.Event()
         self._conversations: set[asyncio.Task[Any]] = set()
@@ -94,12 +100,15 @@ class ControlServer:
 
     async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            peer = writer.get_extra_info("socket")
+            peer, session_id = writer.get_extra_info("socket"), None
             if not is_ours(peer):
                 await self._turn_away(
                     reader, writer, "forbidden", "this daemon is another user's", "run your own"
                 )
-            elif is_of_a_session(peer, beside=os.getpid()):
+            elif (
+                is_of_a_session(peer, beside=os.getpid())
+                and (session_id := self._of_worker(peer_pid(peer))) is None
+            ):
                 await self._turn_away(
                     reader,
                     writer,
@@ -112,7 +121,7 @@ class ControlServer:
                     reader, writer, "overloaded", "too many connections", "retry later"
                 )
             else:
-                await self._converse(reader, writer)
+                await self._converse(reader, writer, session_id)
         except* (ConnectionError, TimeoutError):
             pass  # it left, or takes nothing
         except* Exception:
@@ -128,11 +137,13 @@ class ControlServer:
             while await reader.read(bounds.CONTROL_LINE_BYTES):
                 pass
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _converse(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, session_id: str | None
+    ) -> None:
         lines = LineSplitter(bounds.CONTROL_LINE_BYTES)
         free = asyncio.Semaphore(bounds.CONTROL_PENDING_REQUESTS)
         async with asyncio.TaskGroup() as subscriptions:
-            connection = Connection(writer, subscriptions)
+            connection = Connection(writer, subscriptions, session_id)
             self.connections.add(connection)
             try:
                 # a client may close its side after the last request and still read the replies

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from sidecar.identity import wait_ended
+from sidecar.identity import Identity, identify, wait_ended
 from sidecar.protocol import bounds
 from sidecar.protocol.events import now_iso
 from sidecar.protocol.files import read_json
@@ -41,6 +41,8 @@ class Session:
         self.places = places
         self.state = "starting"
         self.word: Word = _NO_WORD
+        self.worker: Identity | None = None
+        """The worker by the last word."""
         self.cpu_mark = CpuMark()
         self._on_change = on_change
         self._link: ShimLink | None = None
@@ -120,6 +122,8 @@ class Session:
             log.warning("session %s: %s; ignored", self.record.session_id, error)
             return
         self.word = word
+        if word["pid"] != (self.worker and self.worker.pid):
+            self.worker = _identity(word["pid"])
         async with self._changed:
             self._changed.notify_all()
         self._on_change(self)
@@ -160,6 +164,7 @@ class Session:
         return {
             "session_id": self.record.session_id,
             "name": self.record.name,
+            "parent": self.record.parent,
             "state": self.state,
             "wanted": self.record.wanted,
             "cwd": spec["cwd"],
@@ -187,3 +192,10 @@ class Session:
         """`info` without the token, for lists and notifications: they are printed and logged."""
         info = self.info()
         return {**info, "endpoint": {**info["endpoint"], "token": None}}
+
+
+def _identity(pid: int | None) -> Identity | None:
+    try:
+        return None if pid is None else identify(pid)
+    except ProcessLookupError:
+        return None

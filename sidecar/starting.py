@@ -61,7 +61,7 @@ def specification(
     session: Session, env: dict[str, str], config: Config, all_places: Places
 ) -> dict[str, Any]:
     """What the worker needs, secrets included; it exists in memory and on the link only."""
-    spec, places = session.record.spec, session.places
+    record, spec, places = session.record, session.record.spec, session.places
     permissions = config.permissions
     provider_env, tool_env = environment.split(env, os.environ, session.record.session_id)
     return {
@@ -101,6 +101,10 @@ def specification(
             "layers": [rules.to_wire() for rules in permissions.layers],
             "hooks": [asdict(hook) for hook in permissions.hooks],
         },
+        "deny": spec.get("deny", []),
+        "parent": record.parent
+        and {"session_id": record.parent, "worker": record.made_by and asdict(record.made_by)},
+        "control_socket": str(all_places.control_socket),
         "mcp_servers": spec["mcp_servers"],
         "ptc_profile": spec.get("ptc_profile"),
         "sandbox": asdict(config.sandbox),

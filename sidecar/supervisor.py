@@ -18,18 +18,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sidecar import admission, cgroups, faults, health, orphans, resources
+from sidecar import admission, cgroups, faults, health, orphans, resources, subagents
 from sidecar.adopt import Verdict, judge
 from sidecar.config import Config
 from sidecar.directory import Directory
 from sidecar.forker import Forkers
-from sidecar.identity import is_alive, kill
+from sidecar.identity import Identity, is_alive, kill
 from sidecar.protocol import VERSION, bounds
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.events import now_iso
 from sidecar.protocol.paths import Places, ensure_private_dir
 from sidecar.protocol.session_info import SessionInfo
-from sidecar.record import Record
+from sidecar.record import Record, set_aside
 from sidecar.request import check_create, limits_report
 from sidecar.resources import CpuMark
 from sidecar.session import Session
@@ -69,6 +69,7 @@ class Supervisor:
             await self._take_over(directory)
         if ended := self.sessions.ended():
             await self._end_orphans(*ended)
+        self._end_orphaned(self.sessions.live())
         self._background(self.forkers.keep_ready())
 
     async def _take_over(self, directory: Path) -> None:
@@ -76,7 +77,7 @@ class Supervisor:
         try:
             record = Record.load(places)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            self._set_aside(directory, error)
+            set_aside(directory, self.places.set_aside, error)
             return
         session = Session(record, places, self._changed)
         match judge(
@@ -99,13 +100,6 @@ class Supervisor:
                 self._background(self._follow(session))
                 self._background(self._finish_stop(session))
         self.sessions.add(session)
-
-    def _set_aside(self, path: Path, error: Exception) -> None:
-        """Keep what is no record of ours for a person to look at, out of everybody's way."""
-        ensure_private_dir(self.places.set_aside)
-        target = self.places.set_aside / f"{path.name}.{time.time_ns()}"
-        log.warning("%s holds no record of ours (%r); moved to %s", path, error, target)
-        path.rename(target)
 
     async def _follow(self, session: Session, link: ShimLink | None = None) -> None:
         """Know what the shim says until it has ended. If that was without a last word, end what
@@ -150,15 +144,18 @@ class Supervisor:
 
     # --- sessions --------------------------------------------------------------------------
 
-    async def create(self, params: dict[str, Any]) -> SessionInfo:
-        """A session whose endpoint answers. A caller that leaves meanwhile leaves it whole."""
+    async def create(self, params: dict[str, Any], *, for_worker: bool = False) -> SessionInfo:
+        """A session whose endpoint answers. A caller that leaves meanwhile leaves it whole. One
+        made `for_worker` of its parent ends with that worker."""
         check_create(params)
+        parent = self.sessions.find(params["parent"]) if "parent" in params else None
+        params = subagents.within(params, parent) if parent else params
         if twin := self.sessions.by_client_id(params.get("client_id")):
             await twin.wait_for(lambda s: s.state != "starting", bounds.SESSION_START_S)
             return twin.info()
-        self._admit()
+        self._admit(parent)
         try:
-            session = self._write_down(params)
+            session = self._write_down(params, parent.worker if parent and for_worker else None)
         except OSError as error:
             raise SidecarError(
                 "start_failed",
@@ -174,17 +171,21 @@ class Supervisor:
         if session.live:
             await session.wait_for(lambda s: s.state != "starting", bounds.SESSION_START_S)
             return session.info()
-        self._admit()
+        parent_id = session.record.parent
+        self._admit(self.sessions.find(parent_id) if parent_id else None)
         self.sessions.require_free(session.record.name, but=session)
         session.record.wanted = "up"
+        session.record.made_by = None  # whoever resumes a subagent wants it for itself
         session.record.cgroup = self._cgroup_of(session.record.session_id)
         session.record.save(session.places)
         session.places.exit.unlink(missing_ok=True)
         await session.begin_again()
         return await self._start_whole(session, env)
 
-    def _admit(self) -> None:
-        """Raises `SidecarError` when no session may start now."""
+    def _admit(self, parent: Session | None) -> None:
+        """Raises `SidecarError` when no session may start now, or none of `parent`."""
+        if parent is not None:
+            subagents.require_room(parent, self.sessions.children(parent))
         if self._draining:
             raise SidecarError("shutting_down", "the daemon is stopping", "try again in a moment")
         live = self.sessions.live()
@@ -197,16 +198,15 @@ class Supervisor:
         ):
             raise refusal
 
-    def _write_down(self, params: dict[str, Any]) -> Session:
+    def _write_down(self, params: dict[str, Any], made_by: Identity | None) -> Session:
         session_id = str(uuid.uuid4())
         name = self.sessions.free_name(params.get("name"), Path(params["cwd"]).name)
         spec = {k: v for k, v in params.items() if k not in ("env", "name")}
         spec.setdefault("mode", self._config.permissions.mode)
         if spec["programmatic_tools"]:  # for good: a session's tools stay as they are
             spec["ptc_profile"] = self._config.ptc_profile
-        record = Record(
-            session_id, name, spec, created_at=now_iso(), cgroup=self._cgroup_of(session_id)
-        )
+        group = self._cgroup_of(session_id)
+        record = Record(session_id, name, spec, now_iso(), cgroup=group, made_by=made_by)
         session = Session(record, self.places.session(session_id), self._changed)
         ensure_private_dir(session.places.directory)
         record.save(session.places)
@@ -271,15 +271,20 @@ class Supervisor:
     async def destroy(
         self, session: Session, grace_s: float, *, purge: bool = False
     ) -> SessionInfo:
-        """End the session; answers only once its whole tree is gone.
+        """End the session and its subagents; answers only once their whole trees are gone.
 
-        Raises `SidecarError` (`timed_out`) if something survived; the record stays.
+        Raises `SidecarError` (`timed_out`) if something survived; the records stay.
         """
-        await self._end(session, grace_s)
-        if purge:
-            self.sessions.remove(session)
+        session.record.wanted = "down"  # from here on it gets no further subagent
+        family = [*self.sessions.children(session), session]
+        ends = (self._end(each, grace_s) for each in family if each.live or each is session)
+        for failed in await asyncio.gather(*ends, return_exceptions=True):
+            if failed is not None:
+                raise failed
+        for each in family if purge else ():
+            self.sessions.remove(each)
             with suppress(FileNotFoundError):  # somebody else purged it meanwhile
-                await asyncio.to_thread(shutil.rmtree, session.places.directory)
+                await asyncio.to_thread(shutil.rmtree, each.places.directory)
         return session.info()
 
     async def _end(self, session: Session, grace_s: float) -> None:
@@ -364,6 +369,14 @@ class Supervisor:
 
     def _changed(self, session: Session) -> None:
         self.on_change(session)
+        self._end_orphaned(self.sessions.children(session))
+
+    def _end_orphaned(self, sessions: list[Session]) -> None:
+        """End those of `sessions` whose parent is gone."""
+        for each in sessions:
+            if subagents.is_orphan(each, self.sessions.get(each.record.parent)):
+                each.record.wanted = "down"
+                self._background(self._finish_stop(each))
 
     def _background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` beside the requests. A session is a firewall: its failure ends only it."""

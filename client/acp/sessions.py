@@ -74,7 +74,8 @@ class Sessions:
 
     async def page(self, params: Json) -> Json:
         """The result of session/list."""
-        return list_page(await (await self._daemon()).list(all=True), params)
+        found = await (await self._daemon()).list(all=True)
+        return list_page([info for info in found if not info["parent"]], params)
 
     async def end(self, session_id: str, *, purge: bool) -> None:
         """End a session, if it has not; its transcript stays unless `purge`."""

@@ -42,6 +42,7 @@ def create_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--tcp", action="store_true", help="listen on 127.0.0.1, too, with a token (see url)")
     add("--ring", type=int, dest="ring_bytes", metavar="BYTES", help="size of the event buffer")
+    add("--parent", metavar="ID", help="a live session that this one belongs to, and ends with")
     add("--client-id", metavar="KEY", help="repeating a create with this key makes nothing new")
 
 

@@ -84,7 +84,7 @@ async def _destroy(context: Context) -> int:
     args = context.args
     code = exit_codes.OK
     async with context.connect() as sidecar:
-        ids = args.ids or [info["session_id"] for info in await sidecar.list()]
+        ids = args.ids or [i["session_id"] for i in await sidecar.list() if not i["parent"]]
         ends = (sidecar.destroy(i, grace_s=args.grace_s, purge=args.purge) for i in ids)
         for end in await asyncio.gather(*ends, return_exceptions=True):
             if isinstance(end, SidecarError):
@@ -126,7 +126,7 @@ def _show_info(context: Context, info: SessionInfo | dict[str, Any]) -> None:
 def _row(info: SessionInfo) -> tuple[str, ...]:
     return (
         info["session_id"][:_SHORT_ID],
-        info["name"],
+        f"{info['name']} (of {info['parent'][:_SHORT_ID]})" if info["parent"] else info["name"],
         info["state"],
         _age(info["created_at"]),
         str(info["pid"] or "-"),

@@ -15,7 +15,7 @@ from session_worker.http.errors import HttpError, error_response
 from session_worker.http.intake import INTAKE, Intake
 from session_worker.http.keys import CORE
 from sidecar.protocol import VERSION, bounds
-from sidecar.protocol.peer import is_of_a_session, is_ours
+from sidecar.protocol.peer import is_of_a_session, is_ours, is_process
 
 log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -96,10 +96,13 @@ def _asked(request: web.Request) -> Asked:
     if connection is None:
         peer = Peer(ours=False, of_a_session=False)  # it has left
     elif connection.family == socket.AF_UNIX:
+        above = request.app[CORE].spec.parent
         asks_where = steers(request.method, request.headers)
         peer = Peer(
             ours=is_ours(connection),
-            of_a_session=asks_where and is_of_a_session(connection, beside=os.getppid()),
+            of_a_session=asks_where
+            and is_of_a_session(connection, beside=os.getppid())
+            and not (above and above.worker and is_process(connection, *above.worker)),
         )
     declared = "Content-Type" in request.headers
     content_type = request.content_type if declared else None

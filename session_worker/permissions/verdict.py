@@ -72,8 +72,10 @@ def _findings(case: Case) -> list[Finding]:
 
 
 def _other(case: Case) -> Finding:
-    """A fetch, an MCP tool, a task."""
+    """A fetch, an MCP tool, a task. Starting a subagent changes nothing: what it does is judged
+    as it does it."""
     request, mode = case.request, case.policy.mode
+    starts = request.family == "task"
     text = request.subject or request.tool
 
     def matches(rule: Rule, loose: bool) -> Match:
@@ -82,9 +84,11 @@ def _other(case: Case) -> Finding:
         return subject_match(rule, request.family, request.subject, loose=loose)
 
     proposal = subject_rule(request.family, request.tool, request.subject)
-    by_mode = case.by_mode(text, Decision.ALLOW if mode == "bypass" else Decision.ASK, proposal)
+    by_mode = case.by_mode(
+        text, Decision.ALLOW if starts or mode == "bypass" else Decision.ASK, proposal
+    )
     found = case.settle(
-        text, matches, reads=request.read_only, protected=None, otherwise=lambda: by_mode
+        text, matches, reads=starts or request.read_only, protected=None, otherwise=lambda: by_mode
     )
     return found or by_mode
 

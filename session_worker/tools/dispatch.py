@@ -56,9 +56,14 @@ class ToolCall:
 
     @property
     def shares(self) -> str | None:
-        """Calls with the same word here run side by side: those that only read, and those of code,
-        which asked for them at once and would be kept waiting by a turn each."""
-        return "code" if self.until is not None else "reads" if self.spec.read_only else None
+        """Calls with the same word here run side by side: those that only read, those of a tool
+        that is made for it, and those of code, which asked for them at once and would be kept
+        waiting by a turn each."""
+        if self.until is not None:
+            return "code"
+        if self.spec.read_only:
+            return "reads"
+        return self.spec.name if self.spec.side_by_side else None
 
     def shown(self, root: Path) -> dict[str, Any]:
         """As ACP-C shows it to people; relative paths start at `root`."""
@@ -93,9 +98,9 @@ async def dispatch(
     """One result per call, in the order of the calls.
 
     Read-only calls that follow each other share, at most PARALLEL_TOOLS at once, and so do those of
-    code, which all have their result in CODE_CALL_S; any other runs alone, after all before it and
-    before all behind it. When cancelled, the calls under way are cancelled and awaited before the
-    cancellation leaves.
+    code, which all have their result in CODE_CALL_S, and those of one tool that is `side_by_side`;
+    any other runs alone, after all before it and before all behind it. When cancelled, the calls
+    under way are cancelled and awaited before the cancellation leaves.
     """
     results: dict[int, ToolResult] = {}
     slots = asyncio.Semaphore(PARALLEL_TOOLS)

@@ -25,6 +25,14 @@ Launch = Callable[..., subprocess.Popen[bytes]]
 """Starts a command as `process.start` does."""
 
 
+Delegate = Callable[[str, str, "ToolContext"], Awaitable["ToolResult"]]
+"""Has a subagent do what a prompt says; with it a description for people."""
+
+
+async def _no_subagents(_prompt: str, _description: str, _ctx: ToolContext) -> ToolResult:
+    return ToolResult("there are no subagents here", is_error=True)
+
+
 @dataclass
 class Shell:
     """What carries over from one command to the next: the working directory, nothing else."""
@@ -64,6 +72,7 @@ class ToolContext:
     """The client that the run belongs to, if tools may ask it."""
     client_terminal: bool = False
     """Whether commands run in that client's terminal, if it offers one."""
+    delegate: Delegate = _no_subagents
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -115,7 +124,8 @@ class ToolSpec(Generic[P]):
     `kind` is an ACP-C tool kind; `render` gives the title a person sees, `paths` the files and
     directories a call names, as the model wrote them. `family` is what permission rules call it;
     a tool without one does nothing that needs a permission. `timeout_s` is None for a tool that
-    keeps its own time. A tool whose schema is not made from `params` brings its own `input_schema`,
+    keeps its own time. Calls of a tool that is `side_by_side` share with each other, although they
+    change something. A tool whose schema is not made from `params` brings its own `input_schema`,
     and `invalid` says what is wrong with input that `params` let through. `preview` is what a call
     would do to a file, for the person who is asked; it runs in a thread and may raise Refused.
     Contract of `handler`: a refusal is a `ToolResult` with `is_error`; an exception is a bug,
@@ -133,6 +143,7 @@ class ToolSpec(Generic[P]):
     paths: Callable[[P], Sequence[str]] = _no_paths
     timeout_s: float | None = None
     max_chars: int = bounds.TOOL_RESULT_CHARS
+    side_by_side: bool = False
     input_schema: dict[str, Any] | None = None
     invalid: Callable[[P], str] = _nothing_wrong
     preview: Callable[[P, ToolContext], FileChange | None] | None = None

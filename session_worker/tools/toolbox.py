@@ -27,6 +27,7 @@ from session_worker.tools.read_file import READ_FILE
 from session_worker.tools.schema import tool_schema
 from session_worker.tools.skill import SKILL
 from session_worker.tools.spec import Shell, ToolContext, ToolResult, ToolSpec
+from session_worker.tools.task import TASK
 from session_worker.tools.todo_write import TODO_WRITE
 from session_worker.tools.web_fetch import WEB_FETCH
 from session_worker.tools.write_file import WRITE_FILE
@@ -44,6 +45,7 @@ TOOLS: Sequence[ToolSpec[Any]] = (
     JOB_OUTPUT,
     JOB_STOP,
     SKILL,
+    TASK,
     WEB_FETCH,
 )
 BY_NAME = {spec.name: spec for spec in TOOLS}
@@ -76,8 +78,9 @@ class Toolbox:
 
     def offer(self, more: Sequence[ToolSpec[Any]]) -> list[dict[str, Any]]:
         """The schemas of our own tools and of `more`, for the model; calls of them will run."""
+        ours = [schema for schema in SCHEMAS if schema["name"] in self._specs]
         self._specs.update({spec.name: spec for spec in more})
-        return [*SCHEMAS, *map(tool_schema, more)]
+        return [*ours, *map(tool_schema, more)]
 
     @property
     def jobs(self) -> Jobs:

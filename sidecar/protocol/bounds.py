@@ -293,6 +293,23 @@ WEB_REDIRECTS = 5
 WEB_URL_CHARS = 8_000
 """Of a URL: servers take no more in one line."""
 
+# --- subagents -----------------------------------------------------------------------------
+SUBAGENTS_MAX = 4
+"""Live ones of one session: each is a process tree of its own, and a stream of questions."""
+SUBAGENT_CREATE_S = SESSION_START_S + HEALTH_S + SHIM_REPLY_S
+"""The daemon answers a create within this, or there is none."""
+SUBAGENT_END_S = DESTROY_GRACE_DEFAULT_S + SHIM_REPLY_S
+"""A destroy is waited for so long; a cancel of the run, which waits for it, takes less than
+CANCEL_S. Past this it goes on behind the result."""
+SUBAGENT_RETRY_S = 1.0
+"""Between two attempts to reach a daemon that is down, or an endpoint whose worker restarts."""
+SUBAGENT_SILENT_S = SESSION_START_S
+"""An endpoint that does not answer for so long has no worker any more: a start takes less."""
+SUBAGENT_DESCRIPTION_CHARS = 200
+"""Of a task's description: it is a title."""
+SUBAGENT_SHOW_S = 0.1
+"""Between two `tool_output` events of one subagent, which then hold what came meanwhile."""
+
 # --- client --------------------------------------------------------------------------------
 SERVICE_COMMAND_S = 100.0
 """One command of `daemon install`: above the 90 s that systemd gives a start or a stop."""

@@ -114,6 +114,8 @@ METHODS: dict[str, Method] = {
                 "programmatic_tools": _flag(),
                 "tcp": _flag(),
                 "client_id": _string(minLength=1, maxLength=128),
+                "parent": _ID,
+                "deny": {"type": "array", "items": _string(minLength=1), "default": []},
             },
             ("cwd",),
         ),

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from sidecar.protocol.process_tree import start_ticks
+
 _LOCAL_PEERCRED = 1
 SHIM_NAME = "sidecar-shim"
 """Of the process that everything a session starts is below."""
@@ -24,6 +26,19 @@ def is_ours(connection: socket.socket) -> bool:
         return _credentials(connection)[1] == os.geteuid()
     raw = connection.getsockopt(0, _LOCAL_PEERCRED, struct.calcsize("2I"))
     return struct.unpack("2I", raw)[1] == os.geteuid()
+
+
+def peer_pid(connection: socket.socket) -> int:
+    """The process that connected. Linux only."""
+    return _credentials(connection)[0]
+
+
+def is_process(connection: socket.socket, pid: int, started: int) -> bool:
+    """True when that very process connected; `started` are its `start_ticks`. Linux only."""
+    try:
+        return peer_pid(connection) == pid and start_ticks(pid) == started
+    except ProcessLookupError:
+        return False
 
 
 def is_of_a_session(connection: socket.socket, beside: int) -> bool:

@@ -18,6 +18,16 @@ Reaped = Callable[[int, int], None]
 """Called with (pid, exit code; negative for a signal) of every child collected."""
 
 
+def start_ticks(pid: int) -> int:
+    """When `pid` began, in clock ticks since boot. Raises ProcessLookupError."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        raise ProcessLookupError(pid) from None
+    # field 22; the name before it may hold spaces and parentheses
+    return int(stat.rpartition(")")[2].split()[19])
+
+
 def children(pid: int) -> list[int]:
     """Newest first: the youngest may be the first to go."""
     out: list[int] = []

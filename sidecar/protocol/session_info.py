@@ -19,10 +19,12 @@ class ExitInfo(TypedDict):
 
 
 class SessionInfo(TypedDict):
-    """Times are ISO 8601 UTC. `pid` and `shim_pid` are null once the process is gone."""
+    """Times are ISO 8601 UTC. `pid` and `shim_pid` are null once the process is gone. `parent` is
+    the id of the session that a subagent belongs to."""
 
     session_id: str
     name: str
+    parent: str | None
     state: str
     wanted: str
     cwd: str

@@ -256,7 +256,6 @@ def test_a_remembered_reject_denies_unless_a_rule_asks() -> None:
         (read("/etc/hosts"), ["read(/etc/hosts)"]),
         (Request("s__t", "mcp", False, subject="s__t"), ["mcp(s__t)"]),
         (Request("f", "web_fetch", True, subject="https://x.org/y"), ["web_fetch(domain:x.org)"]),
-        (Request("task", "task", False), ["task"]),
     ],
 )
 def test_the_rules_offered_are_narrow(request_: Request, proposals: list[str]) -> None:
