@@ -27,6 +27,7 @@ from session_worker.turn import StopReason
 from sidecar.protocol import bounds, events
 from sidecar.protocol.events import now_iso
 from sidecar.protocol.methods import PERMISSION_MODES
+from sidecar.protocol.modes import stricter
 
 
 class QueueFull(Exception):
@@ -177,6 +178,9 @@ class SessionCore:
         """From the next call on. Raises ValueError, `TranscriptFull`."""
         if mode not in PERMISSION_MODES:
             raise ValueError(f"mode is one of {', '.join(PERMISSION_MODES)}, not {mode[:40]!r}")
+        above = self.spec.parent
+        if above is not None and stricter(mode, above.mode) != mode:
+            raise ValueError(f"a subagent's mode is at most its parent's, which was {above.mode}")
         self.transcript.append("note", sync=True, note=settings.MODE, mode=mode)
         self.mode = mode
         self._reporter.report(mode=mode)

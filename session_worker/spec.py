@@ -58,16 +58,17 @@ class TcpSpec:
 
 @dataclass(frozen=True)
 class Parent:
-    """The session above. `worker` is the process of it that may steer this one (pid, and when it
-    began), None if a person made it."""
+    """The session above. `mode` is the laxest it allows; `worker` is the process of it that may
+    steer this one (pid, and when it began), None if a person made it."""
 
     session_id: str
+    mode: str
     worker: tuple[int, int] | None
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Parent:
         worker = wire["worker"]
-        return cls(wire["session_id"], worker and (worker["pid"], worker["started"]))
+        return cls(wire["session_id"], wire["mode"], worker and (worker["pid"], worker["started"]))
 
 
 @dataclass(frozen=True)

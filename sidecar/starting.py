@@ -103,7 +103,11 @@ def specification(
         },
         "deny": spec.get("deny", []),
         "parent": record.parent
-        and {"session_id": record.parent, "worker": record.made_by and asdict(record.made_by)},
+        and {
+            "session_id": record.parent,
+            "mode": spec["mode"],
+            "worker": record.made_by and asdict(record.made_by),
+        },
         "control_socket": str(all_places.control_socket),
         "mcp_servers": spec["mcp_servers"],
         "ptc_profile": spec.get("ptc_profile"),

@@ -95,7 +95,7 @@ class Subagents:
                 run,
                 ctx.call_id,
                 description,
-                child["session_id"],
+                child,
                 endpoint,
                 self._gate.put,
                 ended,
@@ -116,9 +116,7 @@ class Subagents:
         """End the child, if there may be one: now, or else as soon as the daemon will."""
         try:
             async with asyncio.timeout(bounds.SUBAGENT_END_S):
-                made = await asyncio.shield(creating)
-                if isinstance(made, dict) or made == NO_DAEMON:
-                    await self._destroy(name, made)
+                await self._destroy(name, await asyncio.shield(creating))
         except (NoDaemon, TimeoutError, SidecarError):
             self._tasks.create_task(self._end_later(name, creating))
 
@@ -134,7 +132,7 @@ class Subagents:
             await asyncio.sleep(bounds.SUBAGENT_RETRY_S)
 
     async def _destroy(self, name: str, made: Json | str) -> None:
-        """A child that a dying daemon may have made is known by its name alone."""
+        """By its name, where there is no answer: a dying daemon may have made it all the same."""
         params = {"session_id": made["session_id"] if isinstance(made, dict) else name}
         try:
             await self._call("session.destroy", params, bounds.SUBAGENT_END_S)

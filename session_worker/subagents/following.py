@@ -20,6 +20,7 @@ from session_worker.run import Run
 from session_worker.subagents.endpoint import Endpoint, Unanswered
 from session_worker.updates import tool_call_started
 from sidecar.protocol import bounds, events
+from sidecar.protocol.modes import stricter
 
 Json = dict[str, Any]
 Ask = Callable[[PermissionRequest], Awaitable[Answer]]
@@ -40,16 +41,17 @@ class Following:
         run: Run,
         call_id: str,
         title: str,
-        session_id: str,
+        child: Json,
         endpoint: Endpoint,
         ask: Ask,
         ended: Ended,
     ) -> None:
+        """`call_id` and `title` are the call's, `child` is the SessionInfo."""
         self._core = core
         self._run = run
         self._call_id = call_id
         self._title = title
-        self._session_id = session_id
+        self._child = child
         self._endpoint = endpoint
         self._ask = ask
         self._ended = ended
@@ -93,7 +95,11 @@ class Following:
             await asyncio.sleep(bounds.SUBAGENT_RETRY_S)
 
     async def _take(self, event: Json, run_id: str, relays: asyncio.TaskGroup) -> Json | str | None:
-        """What follows from one event; the result once there is one."""
+        """What follows from one event; the result once there is one, or why it has to end."""
+        if stricter(self._core.mode, self._child["mode"]) != self._child["mode"]:
+            return (
+                f"the session's mode has become {self._core.mode}, stricter than what it began in"
+            )
         match event:
             case {"type": events.UPDATE, "data": data}:
                 self._show(shown(data))
@@ -101,12 +107,9 @@ class Following:
                 return self._count(data)
             case {"type": events.PERMISSION_RESOLVED, "data": {"request_id": request_id}}:
                 if relay := self._relays.pop(request_id, None):
-                    relay.cancel()
+                    relay.cancel()  # perhaps it was answered there
             case {"type": events.PERMISSION_REQUESTED | events.GAP}:
-                for question in await self._endpoint.questions():
-                    if question["request_id"] not in self._relays:
-                        relay = relays.create_task(self._relay(question))
-                        self._relays[question["request_id"]] = relay
+                await self._relay_all(relays)
                 return await self._endpoint.result(run_id)
             case {"type": events.RUN_FINISHED, "run_id": finished} if finished == run_id:
                 return await self._endpoint.result(run_id)
@@ -115,12 +118,24 @@ class Following:
         return None
 
     def _count(self, call: Json) -> str | None:
-        """Why it has to end: several subagents use one budget, of which none knows the others."""
+        """Why it has to end: several may use up the budget together, of which each knows only what
+        was left when it began."""
         tokens = Tokens(**{name: call[name] for name in Tokens.__annotations__})
         self._core.count_subagent(self._run, tokens, call["cost_usd"])
         if call["stop_reason"] != ENDS_TURN:
             return None
         return exhausted(self._core.spec.budget, self._core.usage)
+
+    async def _relay_all(self, relays: asyncio.TaskGroup) -> None:
+        """The questions that are open now, and no others."""
+        is_open = {
+            question["request_id"]: question for question in await self._endpoint.questions()
+        }
+        for gone in self._relays.keys() - is_open:
+            self._relays.pop(gone).cancel()
+        for request_id in is_open.keys() - self._relays:
+            relay = relays.create_task(self._relay(is_open[request_id]))
+            self._relays[request_id] = relay
 
     async def _relay(self, question: Json) -> None:
         """Ask it as a question of the parent; the first answer of any client counts."""
@@ -136,7 +151,7 @@ class Following:
             {
                 **question["_meta"]["sidecar"],
                 "subagent": {
-                    "session_id": self._session_id,
+                    "session_id": self._child["session_id"],
                     "request_id": question["request_id"],
                 },
             },
