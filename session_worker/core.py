@@ -68,6 +68,7 @@ class SessionCore:
         self.tools_version = 0
         """Grows when MCP servers offer others; the next prompt is answered with those."""
         self.mode = spec.mode
+        self._mode_chosen = asyncio.Event()
         self.commands = commands.offered(())
         """The newest `available_commands_update`."""
         self.visited = asyncio.Event()
@@ -183,6 +184,8 @@ class SessionCore:
             raise ValueError(f"a subagent's mode is at most its parent's, which was {above.mode}")
         self.transcript.append("note", sync=True, note=settings.MODE, mode=mode)
         self.mode = mode
+        self._mode_chosen.set()
+        self._mode_chosen.clear()
         self._reporter.report(mode=mode)
         self.log.emit(events.UPDATE, updates.current_mode(mode))
         self.log.emit(events.UPDATE, updates.config_options(self.config_options()))
@@ -204,6 +207,11 @@ class SessionCore:
     def busy(self) -> bool:
         """A run is under way or waits."""
         return self.current is not None or bool(self._waiting)
+
+    async def until_stricter_than(self, mode: str) -> None:
+        """Returns once the mode is."""
+        while stricter(self.mode, mode) == mode:
+            await self._mode_chosen.wait()
 
     # --- for the loop ----------------------------------------------------------------------
 

@@ -18,9 +18,7 @@ from session_worker.permission_request import REJECT_ONCE, UNATTENDED, Answer, P
 from session_worker.result import Tokens
 from session_worker.run import Run
 from session_worker.subagents.endpoint import Endpoint, Unanswered
-from session_worker.updates import tool_call_started
 from sidecar.protocol import bounds, events
-from sidecar.protocol.modes import stricter
 
 Json = dict[str, Any]
 Ask = Callable[[PermissionRequest], Awaitable[Answer]]
@@ -28,7 +26,8 @@ Ended = Callable[[], Awaitable[str | None]]
 """Why the session is no more, None as far as is known."""
 
 NOBODY = "nobody was there to be asked"
-ENDS_TURN = "tool_use"
+TASK_KIND = "other"
+CALLS_TOOLS = "tool_use"
 """`stop_reason` of a model call after which another one comes."""
 
 
@@ -62,16 +61,24 @@ class Following:
 
     async def result(self, prompt: str) -> Json | str:
         """Its AgentLoopResult, or why there is none."""
-        async with asyncio.TaskGroup() as relays:
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(self._begin(prompt, group))
+            stricter = group.create_task(self._core.until_stricter_than(self._child["mode"]))
             try:
-                run_id = await self._endpoint.start(prompt)
-                return await self._follow(run_id, relays)
-            except Unanswered as error:
-                return await self._ended() or f"it did not take its task ({error})"
+                await asyncio.wait((following, stricter), return_when=asyncio.FIRST_COMPLETED)
+                if following.done():
+                    return following.result()
+                return f"the session's mode is {self._core.mode} now, stricter than it began in"
             finally:
                 self._flush()
-                for relay in self._relays.values():
-                    relay.cancel()
+                for task in (following, stricter, *self._relays.values()):
+                    task.cancel()
+
+    async def _begin(self, prompt: str, relays: asyncio.TaskGroup) -> Json | str:
+        try:
+            return await self._follow(await self._endpoint.start(prompt), relays)
+        except Unanswered as error:
+            return await self._ended() or f"it did not take its task ({error})"
 
     async def _follow(self, run_id: str, relays: asyncio.TaskGroup) -> Json | str:
         cursor, silent_since = 0, None
@@ -95,11 +102,7 @@ class Following:
             await asyncio.sleep(bounds.SUBAGENT_RETRY_S)
 
     async def _take(self, event: Json, run_id: str, relays: asyncio.TaskGroup) -> Json | str | None:
-        """What follows from one event; the result once there is one, or why it has to end."""
-        if stricter(self._core.mode, self._child["mode"]) != self._child["mode"]:
-            return (
-                f"the session's mode has become {self._core.mode}, stricter than what it began in"
-            )
+        """What follows from one event; the result once there is one."""
         match event:
             case {"type": events.UPDATE, "data": data}:
                 self._show(shown(data))
@@ -122,7 +125,7 @@ class Following:
         was left when it began."""
         tokens = Tokens(**{name: call[name] for name in Tokens.__annotations__})
         self._core.count_subagent(self._run, tokens, call["cost_usd"])
-        if call["stop_reason"] != ENDS_TURN:
+        if call["stop_reason"] != CALLS_TOOLS:
             return None
         return exhausted(self._core.spec.budget, self._core.usage)
 
@@ -138,15 +141,13 @@ class Following:
             self._relays[request_id] = relay
 
     async def _relay(self, question: Json) -> None:
-        """Ask it as a question of the parent; the first answer of any client counts."""
+        """Ask it as a question of the parent, about the `task` call: clients know that one."""
         self._flush()
+        call: Json = question["toolCall"]
+        shown_as = {"toolCallId": self._call_id, "title": f"{self._title}: {call['title']}"}
         mine = PermissionRequest(
             self._run.run_id,
-            {
-                **question["toolCall"],
-                "toolCallId": self._call_id,
-                "title": f"{self._title}: {question['toolCall']['title']}",
-            },
+            {name: call[name] for name in call if name != "status"} | shown_as,
             question["options"],
             {
                 **question["_meta"]["sidecar"],
@@ -156,12 +157,19 @@ class Following:
                 },
             },
         )
-        answer = await self._ask(mine)
+        try:
+            answer = await self._ask(mine)
+        finally:
+            update: Json = {
+                "sessionUpdate": "tool_call_update",
+                "toolCallId": self._call_id,
+                "title": self._title,  # some clients show the question's meanwhile
+                "kind": TASK_KIND,
+            }
+            self._core.log.emit(events.UPDATE, update, self._run.run_id)
         option, reason = answer.option_id, answer.reason
         if answer.outcome == UNATTENDED:
             option, reason = REJECT_ONCE, NOBODY
-        shows_again = tool_call_started(self._call_id, {"title": self._title})
-        self._core.log.emit(events.UPDATE, shows_again, self._run.run_id)
         with suppress(Unanswered):  # it has ended, or somebody answered there
             await self._endpoint.answer(question["request_id"], option, reason)
 

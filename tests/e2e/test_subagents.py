@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from session_worker.demo_model import Reply, text
+from tests.support.acp_client import over_websocket
 from tests.support.control import CallFailed
 from tests.support.daemon import Daemon
 from tests.support.endpoint import Endpoint
@@ -209,3 +211,26 @@ def test_a_parent_that_cannot_have_the_session_is_a_clear_error(daemon: Daemon, 
         with pytest.raises(CallFailed) as refused:
             daemon.call(f"session.{call}", **params, **named)
         assert refused.value.error["data"]["param"] == "parent"
+
+
+async def test_an_editor_sees_the_task_and_a_stricter_mode_ends_what_began_in_a_laxer(
+    make: Make, work: Path
+) -> None:
+    """The client holds all it is sent against the schema of ACP-C."""
+    family = make(mode="auto")
+    family.parent.answers.extend([Reply([task()]), FINE])
+    family.child_answers.append(HELD)
+    async with over_websocket(family.parent.endpoint) as client:
+        await client.new()
+        prompt = await client.begin("go")
+        await client.until(lambda message: "sidecar/subagent" in str(message), "of the subagent")
+        await asyncio.to_thread(eventually, (work / "begun").exists, "the subagent works")
+        async with over_websocket(Endpoint(family.child())) as above:
+            await above.new()
+            assert await above.refused("session/set_mode", **above.named, modeId="bypass") == -32602
+        await client.call("session/set_mode", **client.named, modeId="plan")
+        await client.answer_to(prompt)
+    assert family.results() == [
+        "The subagent did not finish: the session's mode is plan now, stricter than it began in."
+    ]
+    assert family.children()[0]["state"] == "exited"
