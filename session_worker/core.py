@@ -243,12 +243,12 @@ class SessionCore:
 
     def finish(self, run: Run, result: AgentLoopResult) -> None:
         """Write down the result, tell everybody, and be idle again."""
-        for steering in [r for r in self._runs.values() if r.host is run and r.result is None]:
-            steering.output = run.output[-1:]
-            self.finish(steering, result)
         if run.subagents.total_tokens:
             result.usage.merge(run.subagents)
             result.cost_usd = result.usage.cost_usd
+        for steering in [r for r in self._runs.values() if r.host is run and r.result is None]:
+            steering.output = run.output[-1:]
+            self.finish(steering, result)
         wire = result.to_wire()
         try:
             self.transcript.append("run_finished", sync=True, run_id=run.run_id, result=wire)

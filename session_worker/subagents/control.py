@@ -21,12 +21,9 @@ async def call(socket: Path, method: str, params: dict[str, Any], within_s: floa
     request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     try:
         async with asyncio.timeout(within_s):
-            line = await _exchange(socket, encode(request))
-    except (OSError, TimeoutError, ValueError) as error:
+            reply = json.loads(await _exchange(socket, encode(request)))
+    except (OSError, TimeoutError, ValueError) as error:  # an empty line is no JSON either
         raise NoDaemon from error
-    if not line:
-        raise NoDaemon
-    reply = json.loads(line)
     if "error" in reply:
         raise SidecarError.from_wire(reply["error"])
     return reply["result"]

@@ -61,7 +61,11 @@ class Subagents:
                     return ToolResult(made, is_error=True)
                 return await self._follow(made, prompt, description, run, ctx)
             finally:
-                await self._end(name, creating)
+                tried = asyncio.Event()
+                self._tasks.create_task(self._end(name, creating, tried))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(bounds.SUBAGENT_END_S):
+                        await tried.wait()
 
     async def _create(self, name: str, run: Run) -> Json | str:
         """The child's SessionInfo, or what to tell the model."""
@@ -112,33 +116,31 @@ class Subagents:
         reason = info["exit"] and info["exit"]["reason"]
         return f"its session {info['state']} ({reason})" if reason else f"it is {info['state']}"
 
-    async def _end(self, name: str, creating: asyncio.Task[Json | str]) -> None:
-        """End the child, if there may be one: now, or else as soon as the daemon will."""
-        try:
-            async with asyncio.timeout(bounds.SUBAGENT_END_S):
-                await self._destroy(name, await asyncio.shield(creating))
-        except (NoDaemon, TimeoutError, SidecarError):
-            self._tasks.create_task(self._end_later(name, creating))
-
-    async def _end_later(self, name: str, creating: asyncio.Task[Json | str]) -> None:
-        made = await asyncio.shield(creating)
-        if isinstance(made, dict):
-            with suppress(Unanswered):  # it may be gone
-                async with Endpoint(made, self._core.spec.ring_bytes) as endpoint:
-                    await endpoint.cancel()
-        while True:
-            with suppress(NoDaemon, SidecarError):
-                return await self._destroy(name, made)
+    async def _end(
+        self, name: str, creating: asyncio.Task[Json | str], tried: asyncio.Event
+    ) -> None:
+        """End the child, if there may be one: now, or else as soon as a daemon will. `tried` is
+        set once it is gone, or the first attempt has failed."""
+        made = await creating
+        while not await self._is_destroyed(name, made):
+            if isinstance(made, dict) and not tried.is_set():
+                with suppress(Unanswered):  # it may be gone
+                    async with Endpoint(made, self._core.spec.ring_bytes) as endpoint:
+                        await endpoint.cancel()
+            tried.set()
             await asyncio.sleep(bounds.SUBAGENT_RETRY_S)
+        tried.set()
 
-    async def _destroy(self, name: str, made: Json | str) -> None:
+    async def _is_destroyed(self, name: str, made: Json | str) -> bool:
         """By its name, where there is no answer: a dying daemon may have made it all the same."""
         params = {"session_id": made["session_id"] if isinstance(made, dict) else name}
         try:
-            await self._call("session.destroy", params, bounds.SUBAGENT_END_S)
+            await self._call("session.destroy", params, bounds.SUBAGENT_DESTROY_S)
+        except NoDaemon:
+            return False
         except SidecarError as error:
-            if error.code != "session_not_found":
-                raise
+            return error.code == "session_not_found"
+        return True
 
     async def _call(self, method: str, params: Json, within_s: float) -> Any:
         return await call(self._core.spec.control_socket, method, params, within_s)

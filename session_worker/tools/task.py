@@ -15,7 +15,7 @@ once. Subagents work on the same files: do not give two of them the same ones to
 
 
 class TaskParams(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
     description: str = Field(
         min_length=1,

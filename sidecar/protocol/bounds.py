@@ -298,9 +298,11 @@ SUBAGENTS_MAX = 4
 """Live ones of one session: each is a process tree of its own, and a stream of questions."""
 SUBAGENT_CREATE_S = SESSION_START_S + HEALTH_S + SHIM_REPLY_S
 """The daemon answers a create within this, or there is none."""
-SUBAGENT_END_S = DESTROY_GRACE_DEFAULT_S + SHIM_REPLY_S
-"""A destroy is waited for so long; a cancel of the run, which waits for it, takes less than
-CANCEL_S. Past this it goes on behind the result."""
+SUBAGENT_DESTROY_S = DESTROY_GRACE_DEFAULT_S + KILL_TREE_S + SHIM_REPLY_S
+"""The daemon answers a destroy within this."""
+SUBAGENT_END_S = CANCEL_S - DESTROY_GRACE_DEFAULT_S
+"""A result waits so long for the end of its subagent, which then goes on behind it: the cancel of a
+run, too, has to wait for this."""
 SUBAGENT_RETRY_S = 1.0
 """Between two attempts to reach a daemon that is down, or an endpoint whose worker restarts."""
 SUBAGENT_SILENT_S = SESSION_START_S

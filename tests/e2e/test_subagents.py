@@ -118,8 +118,12 @@ def child_events(family: Family, kind: str) -> list[Json]:
 
 def test_a_subagent_may_no_more_than_its_parent_now_and_was_told(make: Make, work: Path) -> None:
     family = make(mode="accept-edits", deny=["edit(secret/**)"])
-    family.child_answers.extend([Reply([write("secret/x"), write("open")]), FINE])
-    family.parent.prompt(Reply([task()]), FINE)
+    touch = Reply([bash("touch made")])
+    run_id = family.parent.start(touch, Reply([task()]), FINE)
+    (question,) = asked(family.parent.endpoint)
+    assert answer(family.parent.endpoint, question, "reject_always") == 200
+    family.child_answers.extend([Reply([write("secret/x"), write("open")]), touch, FINE])
+    family.parent.ended(run_id)
     assert {path.name for path in work.iterdir()} == {"open"}
     (child,) = family.children()
     assert child["mode"] == "accept-edits"
