@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from session_worker.demo_model import Reply, text
+from sidecar import faults
 from tests.support.daemon import Daemon
 from tests.support.endpoint import Endpoint
 from tests.support.processes import eventually, is_alive
@@ -159,3 +160,26 @@ def test_a_parent_that_ends_while_no_daemon_lives_is_followed_by_its_subagents(
     assert Endpoint(child).get("/healthz")[0] == 200
     daemon.start()
     eventually(lambda: is_over(family, pids), "the next daemon ends it")
+
+
+@pytest.mark.parametrize(
+    "point",
+    [p if p == "session_ready" else pytest.param(p, marks=pytest.mark.soak) for p in faults.POINTS],
+)
+def test_a_subagent_is_not_left_over_wherever_a_daemon_dies_that_makes_or_ends_it(
+    make_own: Make, point: str
+) -> None:
+    family = make_own()
+    daemon = family.parent.daemon
+    daemon.terminate()
+    daemon.start(**{faults.VARIABLE: point})
+    eventually(lambda: family.status()["pid"], "the parent is adopted")
+    family.child_answers.append(Reply([text("42")]))
+    family.parent.prompt(Reply([task()]), FINE)
+    (told,) = family.results()
+    is_ending = point in ("end_wanted", "stop_sent")
+    assert told == "42" if is_ending else told.startswith("No subagent was started: the daemon")
+    daemon.kill()
+    daemon.start()
+    ended = ("exited", "lost")
+    eventually(lambda: all(c["state"] in ended for c in family.children()), "it has ended")
