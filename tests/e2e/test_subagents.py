@@ -79,7 +79,8 @@ def test_tasks_of_one_turn_run_side_by_side_and_one_that_fails_says_how(
     eventually(lambda: len(family.child_answers) == 1, "the second goes on, the first waits")
     (work / "go").touch()
     family.parent.ended(run_id)
-    assert family.results() == ["done", "The subagent did not finish: refusal."]
+    # whichever of them asked its model first
+    assert sorted(family.results()) == ["The subagent did not finish: refusal.", "done"]
 
 
 def test_a_question_of_a_subagent_is_asked_as_the_parents_and_its_answer_goes_back(
