@@ -70,13 +70,11 @@ def test_tasks_of_one_turn_run_side_by_side_and_one_that_fails_says_how(
     make: Make, work: Path
 ) -> None:
     family = make()
-    family.child_answers.extend([HELD, Reply([bash("until [ -e begun ]; do sleep 0.02; done")])])
-    run_id = family.parent.start(Reply([task("one"), task("two")]), FINE)
-    eventually(lambda: sum(c["pid"] is not None for c in family.children()) == 2, "two at once")
-    eventually(lambda: not family.child_answers, "both have begun")
+    other = Reply([bash("until [ -e begun ]; do sleep 0.02; done")])
     refused = Reply([text("no")], "refusal")
-    family.child_answers.extend([refused, Reply([text("done")])])
-    eventually(lambda: len(family.child_answers) == 1, "the second goes on, the first waits")
+    family.child_answers.extend([HELD, other, refused, Reply([text("done")])])
+    run_id = family.parent.start(Reply([task("one"), task("two")]), FINE)
+    eventually(lambda: len(family.child_answers) == 1, "one is over, the other still waits")
     (work / "go").touch()
     family.parent.ended(run_id)
     # whichever of them asked its model first
