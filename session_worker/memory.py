@@ -52,10 +52,6 @@ class Memory:
     def rejected(self) -> tuple[Rule, ...]:
         return _parsed(self._rejected)
 
-    def rejected_texts(self) -> list[str]:
-        """The same, as they are written."""
-        return list(self._rejected)
-
     def remember(self, rules: Sequence[str], *, allows: bool) -> None:
         """For this session. Raises `TranscriptFull`."""
         self._transcript.append("note", sync=True, note=_NOTE, allows=allows, rules=list(rules))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,6 +25,7 @@ from session_worker.tools.spec import ToolContext, ToolResult
 from sidecar.protocol import bounds, events
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.methods import ENDED_STATES
+from sidecar.protocol.rules import Rule
 
 Json = dict[str, Any]
 
@@ -69,7 +71,7 @@ class Subagents:
 
     async def _create(self, name: str, run: Run) -> Json | str:
         """The child's SessionInfo, or what to tell the model."""
-        params = child_params(self._core, run, name, self._memory.rejected_texts())
+        params = child_params(self._core, run, name, self._memory.rejected())
         try:
             return await self._call("session.create", params, bounds.SUBAGENT_CREATE_S)
         except NoDaemon:
@@ -152,7 +154,7 @@ def child_name(description: str) -> str:
     return f"{words or 'task'}-{uuid.uuid4().hex[:8]}"
 
 
-def child_params(core: SessionCore, run: Run, name: str, rejected: list[str]) -> Json:
+def child_params(core: SessionCore, run: Run, name: str, rejected: Sequence[Rule]) -> Json:
     """Of `session.create`: what the session has, at most as much as it has left. Its variables go
     over the socket, as they came."""
     spec = core.spec
@@ -162,7 +164,7 @@ def child_params(core: SessionCore, run: Run, name: str, rejected: list[str]) ->
         "name": name,
         "model": spec.provider.model,
         "mode": core.mode,
-        "deny": [*map(str, spec.deny), *rejected],
+        "deny": [str(rule) for rule in (*spec.deny, *rejected)],
         "max_turns": spec.max_turns - run.turns,
         "max_tokens": spec.max_tokens,
         "mcp_servers": spec.mcp_servers,
