@@ -20,7 +20,7 @@ from session_worker.project.environment import ENTRIES_SHOWN
 from session_worker.project.git import Checkout, checkout, read_branch
 from session_worker.project.place import Place
 from session_worker.project.skills import find_skills
-from session_worker.prompt import ROLE, system_prompt
+from session_worker.prompt import ROLE, SUBAGENT, system_prompt
 
 Git = Callable[..., str]
 
@@ -56,6 +56,7 @@ def prompt(work: Path, environ: dict[str, str], **more: Any) -> str:
         cwd=work,
         system=None,
         mode="ask",
+        parent=None,
         tool_env=environ,
         provider=SimpleNamespace(model="a-model"),
         permissions=SimpleNamespace(additional_dirs=()),
@@ -99,6 +100,12 @@ def test_a_session_s_own_text_replaces_the_role_only(work: Path, environ: dict[s
     assert text.startswith("Be brief.\n\n")
     assert ROLE not in text
     assert f"Working directory: {work}" in text
+
+
+def test_a_subagent_is_told_who_reads_it_and_what(work: Path, environ: dict[str, str]) -> None:
+    text = prompt(work, environ, system="Be brief.", parent="another session")
+    assert text.startswith(f"Be brief.\n\n{SUBAGENT}\n\n")
+    assert SUBAGENT not in prompt(work, environ)
 
 
 def test_it_is_the_same_every_time_and_names_the_day_but_no_time(

@@ -92,6 +92,7 @@ SANE_VALUES: dict[str, Sequence[Any]] = {
     "args": ("x", "$ARGUMENTS"),
     "timeout_s": (10,),
     "description": HOSTILE,
+    "prompt": HOSTILE,
 }
 """By the names of parameters; others take numbers and truth values."""
 
@@ -145,6 +146,11 @@ def calls(number: int, chance: random.Random) -> list[ToolUse]:
     ]
 
 
+async def answer(prompt: str, _description: str, _ctx: ToolContext) -> ToolResult:
+    """In the place of a subagent, which only a daemon can make."""
+    return ToolResult(prompt)
+
+
 class Session:
     """A directory with all kinds of things in it, others next to it, and calls as a turn has."""
 
@@ -173,6 +179,7 @@ class Session:
             emit_output=lambda text: self.check_json(text),
             extra_roots=(folder / "spill",),
             skills=skills,
+            delegate=answer,
         )
         self.before = self.outside()
         self.outcomes: Counter[tuple[str, bool]] = Counter()
