@@ -156,11 +156,12 @@ def test_what_the_parent_or_the_subagent_starts_may_neither_make_nor_end_nor_ste
     script = tmp_path / "forbidden.py"
     script.write_text(FORBIDDEN)
     run = f"until [ -e args ]; do sleep 0.02; done; {shlex.quote(sys.executable)} {script} $(<args)"
+    until_go = "until [ -e go ]; do sleep 0.02; done"
     family = make()
     job = bash(f"({run}) > of_parent; touch of_parent.done")
     job["input"]["run_in_background"] = True
     family.child_answers.extend(
-        [Reply([bash(f"({run}) > of_child; until [ -e go ]; do sleep 0.02; done")]), FINE]
+        [Reply([bash(f"({run}) > of_child; touch of_child.done; {until_go}")]), FINE]
     )
     run_id = family.parent.start(Reply([job]), Reply([task()]), FINE)
     child = family.child()
@@ -169,7 +170,7 @@ def test_what_the_parent_or_the_subagent_starts_may_neither_make_nor_end_nor_ste
     (work / "args.new").write_text(args)
     (work / "args.new").rename(work / "args")
     eventually((work / "of_parent.done").exists, "the parent's tool has tried")
-    eventually((work / "of_child").read_text, "the subagent's tool has tried")
+    eventually((work / "of_child.done").exists, "the subagent's tool has tried")
     for tried in ("of_parent", "of_child"):
         assert (work / tried).read_text().split() == ["forbidden"] * 3 + ["403"] * 2
     (work / "go").touch()
