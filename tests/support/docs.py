@@ -95,7 +95,7 @@ class Reader:
 
     def follow(self, blocks: Iterable[Block], cwd: Path | None = None) -> str:
         """Save the files, run the commands in one shell, which must succeed; what they print."""
-        script = "trap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n"  # none goes on after a failure
+        script = ""
         for block in blocks:
             if block.file:
                 path = self.project / block.file.replace("~", str(self.home), 1)
@@ -103,19 +103,21 @@ class Reader:
                 path.write_text(block.text)
             elif block.language == "sh":
                 script += block.text
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
-            env=self.environ,
-            cwd=cwd or self.project,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=RUN_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-4000:]
-        return done.stdout
+        printed = self.home / "printed"  # no pipe: what follows a session ends after it
+        with printed.open("wb") as output:
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", script],
+                env=self.environ,
+                cwd=cwd or self.project,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=RUN_S,
+                check=False,
+            )
+        said = printed.read_text()
+        assert done.returncode == 0, said[-4000:]
+        return said
 
 
 def agents(blocks: Iterable[Block]) -> set[tuple[str, ...]]:
