@@ -5,6 +5,9 @@ USABLE := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	$$python -c '$(USABLE)' 2>/dev/null && echo $$python && break; done)
 
+# where it is set, each of the suite's many processes would compile all of our modules again
+export PYTHONDONTWRITEBYTECODE :=
+
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed

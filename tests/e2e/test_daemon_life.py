@@ -20,7 +20,7 @@ from tests.support.processes import all_of_home, eventually, is_alive, of_home
 def test_a_stopped_daemon_leaves_its_sessions_working_and_the_next_one_finds_them(
     own_daemon: Daemon, work: Path
 ) -> None:
-    info = own_daemon.create(work, name="stays")
+    info = own_daemon.create(work, name="stays", tcp=True)
     endpoint = Endpoint(info)
     endpoint.prompt("list the files here")
     own_daemon.terminate()
@@ -31,7 +31,8 @@ def test_a_stopped_daemon_leaves_its_sessions_working_and_the_next_one_finds_the
         lambda: [s for s in own_daemon.call("session.list")["sessions"] if s["pid"]],
         "the new daemon has the session's word",
     )[0]
-    for unchanged in ("session_id", "name", "pid", "shim_pid", "incarnation", "created_at"):
+    lasting = ("session_id", "name", "pid", "shim_pid", "incarnation", "created_at", "endpoint")
+    for unchanged in lasting:
         assert found[unchanged] == info[unchanged]
     assert found["state"] == "idle"
     assert found["last_result"]["stop_reason"] == "final_answer"
@@ -130,38 +131,38 @@ def test_what_is_no_record_is_set_aside_by_name_and_harms_nobody(
 
 
 def test_a_create_whose_client_leaves_still_becomes_a_whole_session(
-    own_daemon: Daemon, work: Path
+    daemon: Daemon, work: Path
 ) -> None:
-    control = Control(own_daemon.socket)
+    control = Control(daemon.socket)
     control.send(
         {"jsonrpc": "2.0", "id": 1, "method": "session.create", "params": {"cwd": str(work)}}
     )
     control.close()
     info = eventually(
-        lambda: [s for s in own_daemon.call("session.list")["sessions"] if s["state"] == "idle"],
+        lambda: [s for s in daemon.call("session.list")["sessions"] if s["state"] == "idle"],
         "the session is up",
     )[0]
     assert Endpoint(info).prompt("list the files here")["status"] == "completed"
 
 
-def test_the_same_client_id_gets_the_same_session(own_daemon: Daemon, work: Path) -> None:
-    first = own_daemon.create(work, client_id="key-1")
-    assert own_daemon.create(work, client_id="key-1")["session_id"] == first["session_id"]
-    assert len(own_daemon.call("session.list")["sessions"]) == 1
+def test_the_same_client_id_gets_the_same_session(daemon: Daemon, work: Path) -> None:
+    first = daemon.create(work, client_id="key-1")
+    assert daemon.create(work, client_id="key-1")["session_id"] == first["session_id"]
+    assert len(daemon.call("session.list")["sessions"]) == 1
 
 
 def test_a_killed_shim_takes_its_worker_along_and_the_session_is_lost(
-    own_daemon: Daemon, work: Path
+    daemon: Daemon, work: Path
 ) -> None:
-    info = own_daemon.create(work)
+    info = daemon.create(work)
     os.kill(info["shim_pid"], signal.SIGKILL)
     eventually(
-        lambda: own_daemon.call("session.status", session_id=info["session_id"])["state"] == "lost",
+        lambda: daemon.call("session.status", session_id=info["session_id"])["state"] == "lost",
         "the loss is seen",
     )
     eventually(lambda: not is_alive(info["pid"]), "the worker died with its parent")
-    assert own_daemon.call("session.destroy", session_id=info["session_id"])["state"] == "exited"
-    assert list((own_daemon.home / "run" / "s").iterdir()) == []
+    assert daemon.call("session.destroy", session_id=info["session_id"])["state"] == "exited"
+    assert list((daemon.home / "run" / "s").iterdir()) == []
 
 
 def test_a_worker_that_cannot_start_is_a_start_failure_with_its_log(

@@ -45,7 +45,7 @@ def ended(daemon: Daemon, info: dict[str, Any]) -> dict[str, Any]:
             "memory_limit",
         ),
         ({"processes": 20}, "for i in $(seq 60); do sleep 60 & done; wait", "process_limit"),
-        ({"cpu_s": 2}, BURN, "cpu_limit"),
+        pytest.param({"cpu_s": 2}, BURN, "cpu_limit", marks=pytest.mark.soak),
         (
             {"cpu_s": 2},
             "for i in $(seq 200); do timeout 0.1 sh -c 'while :; do :; done'; done; sleep 60",

@@ -148,16 +148,16 @@ def test_two_clients_that_come_at_once_by_either_socket_wake_one_worker(
     assert status(daemon, info)["restarts"] == 0
 
 
-def test_another_daemon_knows_the_token_and_its_settings_list_pages(
+def test_pages_are_listed_in_the_settings_of_the_sessions_that_follow(
     own_daemon: Daemon, work: Path
 ) -> None:
     info = own_daemon.create(work, tcp=True)
-    own_daemon.kill()
-    with (own_daemon.home / "config.toml").open("a") as config:
-        config.write('[tcp]\norigins = ["http://localhost:3000"]\n')
-    own_daemon.start()
-    eventually(lambda: status(own_daemon, info)["endpoint"]["url"], "the shim has told")
-    assert status(own_daemon, info)["endpoint"] == info["endpoint"]
+    settings = own_daemon.home / "config.toml"
+    settings.write_text('[tcp]\norigins = ["http://localhost:3000"]\n')
+    assert own_daemon.process is not None
+    own_daemon.process.send_signal(signal.SIGHUP)
+    log = own_daemon.home / "daemon.log"
+    eventually(lambda: "settings reloaded" in log.read_text(), "they are read")
     page = {"Origin": "http://localhost:3000"}
     assert is_refusal(RawHttp.over_tcp(info).ask(**page), 403)  # as it was when it started
     listed = RawHttp.over_tcp(own_daemon.create(work, tcp=True))
