@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -27,10 +28,12 @@ def test_a_stopped_daemon_leaves_its_sessions_working_and_the_next_one_finds_the
     assert not own_daemon.socket.exists()
     assert endpoint.prompt("list the files here")["status"] == "completed"
     own_daemon.start()
-    found = eventually(
-        lambda: [s for s in own_daemon.call("session.list")["sessions"] if s["pid"]],
-        "the new daemon has the session's word",
-    )[0]
+
+    def status() -> dict[str, Any]:
+        return own_daemon.call("session.status", session_id="stays")
+
+    eventually(lambda: status()["endpoint"]["url"], "the new daemon has the session's word")
+    found = status()
     lasting = ("session_id", "name", "pid", "shim_pid", "incarnation", "created_at", "endpoint")
     for unchanged in lasting:
         assert found[unchanged] == info[unchanged]
