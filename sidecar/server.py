@@ -13,7 +13,8 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from traceback import clear_frames
+from typing import Any, cast
 
 from sidecar import rpc
 from sidecar.protocol import bounds
@@ -44,7 +45,7 @@ class Connection:
         """Raises ConnectionError for a client that left or takes nothing."""
         async with self._turn:
             self._writer.write(line)
-            del line  # a client that takes nothing is to cost one copy, also in its traceback
+            del line  # a client that takes nothing is to cost one copy
             try:
                 async with asyncio.timeout(bounds.CONTROL_WRITE_S):
                     await self._writer.drain()
@@ -122,8 +123,8 @@ class ControlServer:
                 )
             else:
                 await self._converse(reader, writer, session_id)
-        except* (ConnectionError, TimeoutError):
-            pass  # it left, or takes nothing
+        except* (ConnectionError, TimeoutError) as left:
+            _let_go(left)  # it left, or takes nothing
         except* Exception:
             log.exception("a control connection failed")
 
@@ -183,3 +184,11 @@ class ControlServer:
                 connection.after_reply()
         finally:
             free.release()
+
+
+def _let_go(error: BaseException) -> None:
+    """A task group and its errors hold each other, and with them all that was to be sent."""
+    clear_frames(error.__traceback__)
+    if isinstance(error, BaseExceptionGroup):
+        for one in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            _let_go(one)
