@@ -87,15 +87,38 @@ def test_a_call_of_a_server_is_asked_about(daemon: Daemon, work: Path) -> None:
         assert "again" in json.dumps(result_of(scripted)["content"])
 
 
-def test_a_server_that_fails_costs_the_session_nothing_but_its_tools(
+def test_servers_of_every_ill_kind_cost_a_session_nothing_but_their_tools_and_are_named(
     daemon: Daemon, work: Path
 ) -> None:
-    broken = {"command": str(work / "no-such-program")}
-    with settled_session(daemon, work, mcp_servers={"broken": broken, "stub": stub()}) as scripted:
-        scripted.prompt(call("stub__echo", text="hi"), FINE)
-        assert "hi" in json.dumps(result_of(scripted)["content"])
-        titles = [notice["title"] for notice in scripted.events("notice")]
-        assert any("MCP server broken is failed" in title for title in titles), titles
+    kinds = {
+        "missing": {"command": str(work / "no-such-program")},
+        "hanging": stub("hang", startup_timeout_s=1),
+        "flooding": stub("flood"),
+        "talking": stub("junk"),
+        "fine": stub(),
+    }
+    with settled_session(daemon, work, mcp_servers=kinds) as scripted:
+        words = [str(number) for number in range(50)]
+        fifty = [tool_use("fine__echo", {"text": word}) for word in words]
+        scripted.prompt(
+            call("flooding__echo", text="hi"),
+            call("talking__echo", text="hi"),
+            call("fine__bytes", n=20 << 20),
+            Reply(fifty),
+            call("fine__rename"),
+            FINE,
+        )
+        results = [body["messages"][-1]["content"] for body in scripted.bodies[1:]]
+        flooding, talking, large, many, _ = results
+        assert "hi" in json.dumps(flooding) and "hi" in json.dumps(talking)
+        assert "20MB, too long to show" in json.dumps(large)
+        assert [each["content"] for each in many] == words
+        scripted.completes()
+        offered = {tool["name"] for tool in scripted.bodies[-1]["tools"]}
+        assert "fine__renamed" in offered and "fine__never" not in offered
+        titles = " ".join(notice["title"] for notice in scripted.events("notice"))
+        for told in ("missing is failed", "hanging is failed", "gone: fine__never"):
+            assert told in titles, titles
 
 
 def test_a_prompt_ends_without_a_required_server_and_goes_on_when_it_is_there(
