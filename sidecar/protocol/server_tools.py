@@ -34,13 +34,19 @@ def source(call: Block) -> str:
     """The code, the command, the words: all of what was asked; else the name."""
     given = _object(call.get("input"))
     words = [given[key] for key in (*_SAID, "path") if isinstance(given.get(key), str)]
-    return " ".join(filter(None, words)) or str(call.get("name"))
+    return " ".join(filter(None, words)) or _name(call)
 
 
 def title(call: Block) -> str:
     """The first line of that which says something."""
     first, *more = [line.strip() for line in source(call).splitlines() if line.strip()] or [""]
-    return first + "…" if more else first or str(call.get("name"))
+    return first + "…" if more else first or _name(call)
+
+
+def _name(call: Block) -> str:
+    """With that of the MCP server, for a call over the API's connector."""
+    server = call.get("server_name")
+    return f"{server}: {call.get('name')}" if server else str(call.get("name"))
 
 
 def outcome(result: Block) -> tuple[str, bool]:

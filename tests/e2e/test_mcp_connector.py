@@ -55,6 +55,12 @@ def test_a_server_is_left_to_the_api_and_its_token_stays_there(daemon: Daemon, w
         end = first.raw.index(b'"messages":')
         assert first.raw[:end] == second.raw[:end]
         assert scripted.sent[1]["content"] == [CALLED | {"input": {"q": "x"}}, GIVEN, text("here")]
+        shown = [u for u in scripted.events("update") if u.get("toolCallId") == "mcptoolu_1"]
+        assert [(u["sessionUpdate"], u["status"]) for u in shown] == [
+            ("tool_call", "in_progress"),
+            ("tool_call_update", "completed"),
+        ]
+        assert shown[0]["title"] == "docs: find" and "found" in json.dumps(shown[1]["content"])
         counted = next(r for r in scripted.model.model.requests if "count_tokens" in r.path)
         assert "mcp_servers" in counted.body and counted.headers["anthropic-beta"] == BETA
 
