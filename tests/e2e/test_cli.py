@@ -274,12 +274,14 @@ def test_racing_starters_end_up_with_one_daemon(lonely: Cli) -> None:
     eventually(lambda: not is_alive(*pids), "the daemon has ended")
 
 
+@pytest.mark.soak
 def test_a_daemon_restarts_right_after_a_stop(lonely: Cli) -> None:
     for _ in range(3):
         lonely.ok("daemon", "start")
         lonely.ok("daemon", "stop")
 
 
+@pytest.mark.soak
 def test_sessions_outlive_a_stopped_daemon_unless_told_otherwise(lonely: Cli) -> None:
     made = lonely.json("new")
     lonely.ok("daemon", "stop")

@@ -67,7 +67,7 @@ async def test_a_timeout_gives_a_command_time_to_clean_up(bench: Bench) -> None:
     assert (result.is_error, result.meta["exit_code"]) == (True, 3)
 
 
-@pytest.mark.parametrize("cancels", [1, 3])
+@pytest.mark.parametrize("cancels", [pytest.param(1, marks=pytest.mark.soak), 3])
 async def test_a_cancelled_call_leaves_neither_process_nor_file(bench: Bench, cancels: int) -> None:
     started = asyncio.Event()
 
