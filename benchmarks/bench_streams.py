@@ -39,6 +39,8 @@ RING_BYTES = 64 * 1024 * 1024
 RATIO = 0.6
 """Of bare aiohttp, for one client."""
 PROMPTS = 20
+THINKS_S = 0.02
+"""Of the model before its first text, so that what came before has been taken."""
 STALLED = 20
 """Clients of each kind that never read."""
 FLOOD_MB = 200
@@ -111,18 +113,18 @@ def be_clients(endpoint: str, path: str, count: int) -> None:
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(endpoint)
         sock.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        selector.register(sock, selectors.EVENT_READ, bytearray())
+        selector.register(sock, selectors.EVENT_READ, (sock, bytearray()))
     print("attached", flush=True)
     began, seen, left = 0.0, 0, count
     while left:
         for key, _ in selector.select():
-            data = key.fileobj.recv(1 << 20)  # type: ignore[union-attr]
-            tail = key.data
+            sock, tail = key.data
+            data = sock.recv(1 << 20)
             tail += data
             seen += tail.count(b"\nid: ")
             began = began or time.perf_counter()
             if END in tail or not data:
-                selector.unregister(key.fileobj)
+                selector.unregister(sock)
                 left -= 1
             del tail[: -len(END)]
     print(seen / (time.perf_counter() - began), flush=True)
@@ -216,7 +218,7 @@ def be_slow_model(listener: socket.socket, sent: list[float]) -> None:
                 connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
                 continue
             connection.sendall(head.encode() + events(before))
-            time.sleep(0.02)
+            time.sleep(THINKS_S)
             sent.append(time.perf_counter())
             connection.sendall(events(first))
             connection.sendall(events(after))

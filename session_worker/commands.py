@@ -9,12 +9,9 @@ from typing import Any
 
 from session_worker.project.skills import Skill
 from session_worker.project.tagged import one_line
+from sidecar.protocol.bounds import COMMAND_CHARS, COMMANDS_SHOWN
 
 COMPACT = "compact"
-COMMANDS_SHOWN = 100
-"""Skills in the list: more than anybody looks through."""
-DESCRIPTION_CHARS = 200
-"""Of a skill in that list, and of its hint."""
 
 Update = dict[str, Any]
 
@@ -44,6 +41,6 @@ def offered(skills: Iterable[Skill]) -> Update:
 
 
 def _listed(skill: Skill) -> Update:
-    hint = one_line(skill.hint)[:DESCRIPTION_CHARS] or "what the skill is to work on"
-    description = one_line(skill.description)[:DESCRIPTION_CHARS]
+    hint = one_line(skill.hint)[:COMMAND_CHARS] or "what the skill is to work on"
+    description = one_line(skill.description)[:COMMAND_CHARS]
     return {"name": skill.name, "description": description, "input": {"hint": hint}}

@@ -23,12 +23,10 @@ from session_worker.subagents.delegate import Subagents
 from session_worker.tools.spec import Launch, Shell, ToolContext
 from session_worker.tools.toolbox import BY_NAME, Toolbox
 from session_worker.transcript import Record
+from sidecar.protocol import bounds
 from sidecar.protocol.policy_file import Rules
 from sidecar.protocol.remembered import Remembered
 from sidecar.protocol.trust import TrustStore
-
-HIDDEN_CACHED = 4096
-"""Paths of which is known whether a rule hides them: a search asks for each line it found."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def equip(
     gate = Gate(core, specs, policy, memory, hooks, context)
     context = replace(
         context,
-        hidden=lru_cache(HIDDEN_CACHED)(gate.hides),
+        hidden=lru_cache(bounds.HIDDEN_PATHS_CACHED)(gate.hides),
         delegate=Subagents(core, gate, memory, tasks).delegate,
     )
     nested = NestedInstructions(place, extra)

@@ -125,7 +125,7 @@ class Shim:
     def _files_are_gone(self) -> bool:
         """Look if it is due. A session without its directory is out of everybody's reach: its home
         was deleted under it."""
-        if self._spec is None or not (self._files_due is None or self._past(self._files_due)):
+        if self._spec is None or self._files_due is None or not self._past(self._files_due):
             return False
         self._files_due = time.monotonic() + bounds.FILES_CHECK_S
         return not Path(self._spec["places"]["exit"]).parent.exists()
@@ -202,6 +202,7 @@ class Shim:
         if self._cgroup is not None:
             cgroup.remove(self._cgroup)  # its counters belong to an earlier life
         self._limits = Watch(Limits.from_wire(spec["limits"]), self._cgroup)
+        self._files_due = time.monotonic() + bounds.FILES_CHECK_S
         self._word["incarnation"] = spec["incarnation"]
         prctl.hide_memory()
         self._start_worker_now()

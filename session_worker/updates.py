@@ -10,9 +10,6 @@ from sidecar.protocol import bounds, server_tools
 
 Update = dict[str, Any]
 
-TITLE_CHARS = 200
-"""Of a call that the provider runs: a line for people."""
-
 
 def text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
@@ -62,7 +59,7 @@ def server_call(call: dict[str, Any]) -> Update | None:
             return {
                 "sessionUpdate": "tool_call",
                 "toolCallId": call_id,
-                "title": clean(server_tools.title(call))[:TITLE_CHARS],
+                "title": clean(server_tools.title(call))[: bounds.TOOL_TITLE_CHARS],
                 "name": name,
                 "kind": server_tools.kind(name),
                 "status": "in_progress",

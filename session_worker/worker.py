@@ -34,7 +34,7 @@ from session_worker.worker_start import take_over
 from sidecar.protocol import bounds, cgroup, events, prctl
 from sidecar.protocol.framing import LineSplitter
 
-APP = build_app()
+_APP = build_app()
 """Of this process's one session; made at import, which for a forked worker is before the fork."""
 
 
@@ -47,7 +47,7 @@ def run_worker(link: socket.socket) -> None:
     prctl.set_name("sidecar-worker")
     apply_rlimits(Limits.from_wire(wire["limits"]))
     set_up_log()
-    asyncio.run(serve(SessionSpec.from_wire(wire), APP, link, listeners))
+    asyncio.run(serve(SessionSpec.from_wire(wire), _APP, link, listeners))
 
 
 def set_up_log() -> None:

@@ -87,7 +87,7 @@ async def _serve(where: Places, config: Config, inherited: socket.socket | None)
                     break
             systemd.notify("STOPPING=1")
             if inode is not None and _is_at(where.control_socket, inode):
-                where.control_socket.unlink()
+                where.control_socket.unlink(missing_ok=True)
             raise _Stop
     except* _Stop:
         logging.info("stopped; sessions that were live go on")

@@ -14,8 +14,8 @@ from typing import Any, cast
 
 from client.acp.messages import INVALID_PARAMS, Json, Refused
 from client.api import CreateParams, Sidecar
+from sidecar.protocol import mcp_bounds
 from sidecar.protocol.errors import SidecarError
-from sidecar.protocol.mcp import NAME_CHARS
 from sidecar.protocol.methods import ENDED_STATES
 from sidecar.protocol.session_info import SessionInfo
 
@@ -115,7 +115,9 @@ def servers_of(params: Json) -> dict[str, Any]:
         if not isinstance(name, str):
             raise Refused(INVALID_PARAMS, "mcpServers is a list of servers, each with its name")
         server.pop("_meta", None)
-        name = _NOT_IN_NAMES.sub("_", name)[:NAME_CHARS]
+        name = _NOT_IN_NAMES.sub("_", name)[: mcp_bounds.MCP_NAME_CHARS]
+        if name in servers:
+            raise Refused(INVALID_PARAMS, f"mcpServers: two of them would be called {name}")
         for pairs in ("env", "headers"):
             if pairs in server:
                 server[pairs] = _as_object(name, server[pairs])

@@ -16,11 +16,9 @@ from client.cli.context import Command, Context, id_argument
 from client.cli.question import Json
 from client.errors import UsageError
 from client.session import Session
+from sidecar.protocol import bounds
 
 _UNSETTLED = ("pending", "connecting")
-_TEST_S = 60.0
-"""For servers that are starting: above three tries of the default time."""
-_POLL_S = 0.2
 
 
 async def _ls(context: Context) -> int:
@@ -31,7 +29,7 @@ async def _ls(context: Context) -> int:
 
 async def _test(context: Context) -> int:
     """Waits for those that are starting; OK if all that were meant are connected."""
-    args, until = context.args, time.monotonic() + _TEST_S
+    args, until = context.args, time.monotonic() + bounds.MCP_TEST_S
     async with context.connect() as sidecar:
         session = await sidecar.session(args.id)
         while True:
@@ -40,7 +38,7 @@ async def _test(context: Context) -> int:
                 break
             if time.monotonic() > until:
                 break
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(bounds.MCP_TEST_POLL_S)
     _show(context, servers)
     connected = all(each["state"] == "connected" for each in servers)
     return exit_codes.OK if connected else exit_codes.FAILED

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from aiohttp.hdrs import LAST_EVENT_ID
 from pydantic import BaseModel
 
 from session_worker.http import shapes
 from session_worker.http.acp_c.streamable_http import CONNECTION_ID, SESSION_ID
+from session_worker.http.cursor import DIGITS
 from session_worker.http.mcp import ServerApproval
 from session_worker.http.permissions import PermissionAnswer
 from session_worker.http.runs import ResumeRequest, RunRequest
@@ -101,11 +103,11 @@ _RUN_REPLIES = {
     202: Reply("Mode async: the run as it is now", {JSON: (shapes.Run,)}, header="Run-ID"),
 }
 _LAST_EVENT_ID = Parameter(
-    "Last-Event-ID",
+    LAST_EVENT_ID,
     "header",
     "The number of the last event that was seen, and counts before others; of a client that has "
     "seen none it may be empty",
-    {"type": "string", "pattern": "^[0-9]{0,19}$"},
+    {"type": "string", "pattern": f"^[0-9]{{0,{DIGITS}}}$"},
 )
 _CURSOR = (
     Parameter(

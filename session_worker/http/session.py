@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import aclosing, nullcontext, suppress
 
 from aiohttp import web
+from aiohttp.hdrs import LAST_EVENT_ID
 from pydantic import BaseModel, Field
 
 from session_worker import transcript
 from session_worker.http.body import parse_body
-from session_worker.http.cursor import HEADER, parse_cursor
+from session_worker.http.cursor import parse_cursor
 from session_worker.http.errors import HttpError
 from session_worker.http.keys import CORE
 from session_worker.http.sse import KEEP_ALIVE, EventStream, follow, sse
@@ -73,7 +74,7 @@ async def _events(request: web.Request) -> web.StreamResponse:
 
 
 def _cursor(request: web.Request) -> int:
-    return parse_cursor(request.headers.get(HEADER) or request.query.get("after") or "0")
+    return parse_cursor(request.headers.get(LAST_EVENT_ID) or request.query.get("after") or "0")
 
 
 def _render(batch: list[Record | Gap], pending: list[PermissionRequest]) -> bytes:

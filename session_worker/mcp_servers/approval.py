@@ -8,31 +8,29 @@ the project itself, where whoever writes files could approve.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from session_worker.mcp_servers.configuration import Entry, parse_servers
 from session_worker.project.reading import Refused, read_text
-from sidecar.protocol.bounds import KIB
+from sidecar.protocol import mcp_bounds
 from sidecar.protocol.errors import SidecarError
 from sidecar.protocol.files import exclusive, read_json, write_json
 
 VERSION = 1
 FILE = Path(".mcp.json")
-FILE_BYTES = 256 * KIB
-"""Of a `.mcp.json`: hundreds of servers."""
 
 
 def project_servers(root: Path, *, trusted: bool) -> tuple[dict[str, Entry], list[str]]:
     """What the `.mcp.json` of the project at `root` configures, and notices for people."""
     path = root / FILE
     try:
-        text = read_text(path, root, FILE_BYTES + 1)
+        text = read_text(path, root, mcp_bounds.MCP_FILE_BYTES + 1)
         if text is None:
             return {}, []
-        if len(text) > FILE_BYTES:
-            raise Refused(f"it is longer than {FILE_BYTES} bytes")
+        if len(text) > mcp_bounds.MCP_FILE_BYTES:
+            raise Refused(f"it is longer than {mcp_bounds.MCP_FILE_BYTES} bytes")
         raw = json.loads(text)
         if not isinstance(raw, dict):
             raise Refused("it holds no JSON object")
@@ -86,11 +84,6 @@ class Approvals:
                 f"{self._file} is not usable, so no server of a project is approved: {error}",
                 f"look at it, and remove it: rm {self._file}",
             ) from error
-
-
-def pending_approval(entries: Iterable[Entry], approvals: Approvals) -> list[Entry]:
-    """Those that nobody approved as they are."""
-    return [entry for entry in entries if not approvals.is_approved(entry)]
 
 
 def shown(entry: Entry) -> dict[str, Any]:

@@ -30,18 +30,10 @@ from session_worker.mcp_servers.remote import http_transport
 from session_worker.mcp_servers.stdio import stdio_transport
 from session_worker.mcp_servers.tail import Tail
 from session_worker.tools.truncate import clean
-from sidecar.protocol import VERSION
+from sidecar.protocol import VERSION, mcp_bounds
 from sidecar.protocol.bounds import BASH_WATCH_S, ERROR_TEXT_CHARS
-from sidecar.protocol.mcp import CALL_MAX_S, Settings
+from sidecar.protocol.mcp import Settings
 
-LIST_S = 10.0
-"""All pages of a list of tools (tools-and-ux.md §6)."""
-LIST_PAGES = 100
-"""Of one list: a server that always has one more is no list."""
-RELISTEN_S = 5.0
-"""Before a stream of changes that broke off is asked for again."""
-PROGRESS_CHARS = 1_000
-"""Of one word of progress."""
 ENVIRONMENT = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
 """What a stdio server gets of the session's, its own `env` aside."""
 MARK = "SIDECAR_SESSION"
@@ -127,7 +119,7 @@ async def _listen(client: Client, on_change: Callable[[], None]) -> None:
                 return  # it has no such thing
         except SubscriptionLost:
             pass
-        await asyncio.sleep(RELISTEN_S)
+        await asyncio.sleep(mcp_bounds.MCP_RELISTEN_S)
         on_change()  # what was missed meanwhile
 
 
@@ -138,14 +130,14 @@ async def list_tools(client: Client) -> list[dict[str, Any]]:
     if client.server_capabilities.tools is None:
         return tools
     cursor, seen = None, set[str]()
-    async with asyncio.timeout(LIST_S):
+    async with asyncio.timeout(mcp_bounds.MCP_LIST_S):
         while True:
             page = await client.list_tools(cursor=cursor, cache_mode="bypass")
             tools += (tool.model_dump(mode="json", by_alias=True) for tool in page.tools)
             cursor = page.next_cursor
             if cursor is None:
                 return tools
-            if cursor in seen or len(seen) == LIST_PAGES:
+            if cursor in seen or len(seen) == mcp_bounds.MCP_LIST_PAGES:
                 raise ValueError("its list of tools has no end")
             seen.add(cursor)
 
@@ -159,8 +151,8 @@ async def call_tool(
 ) -> dict[str, Any]:
     """The result as it comes over the wire. Raises `CallFailed`.
 
-    Progress gives the call another `timeout_s`, up to CALL_MAX_S in all. A call that is given up,
-    by us or by its caller, is cancelled at the server; the connection stays. `on_progress` gets
+    Progress gives the call another `timeout_s`, up to MCP_CALL_MAX_S in all. A call that is given
+    up, by us or by its caller, is cancelled at the server; the connection stays. `on_progress` gets
     its words, at most one line per BASH_WATCH_S.
     """
     try:
@@ -168,7 +160,7 @@ async def call_tool(
     except ValueError:  # a hook's change; it would end the whole connection
         raise CallFailed("half a character or no number is in its input") from None
     loop = asyncio.get_running_loop()
-    last, told = loop.time() + CALL_MAX_S, -math.inf
+    last, told = loop.time() + mcp_bounds.MCP_CALL_MAX_S, -math.inf
     deadline = asyncio.timeout(timeout_s)
 
     async def progressed(progress: float, total: float | None, message: str | None) -> None:
@@ -178,13 +170,13 @@ async def call_tool(
         if loop.time() - told >= BASH_WATCH_S:
             told = loop.time()
             text = message or f"{progress:g}" + (f"/{total:g}" if total else "")
-            on_progress(clean(text)[:PROGRESS_CHARS] + "\n")
+            on_progress(clean(text)[: mcp_bounds.MCP_PROGRESS_CHARS] + "\n")
 
     try:
         async with deadline:
             result = await client.call_tool(tool, arguments, progress_callback=progressed)
     except TimeoutError:
-        spent = "" if deadline.when() != last else f", {CALL_MAX_S:g} s in all"
+        spent = "" if deadline.when() != last else f", {mcp_bounds.MCP_CALL_MAX_S:g} s in all"
         raise CallFailed(f"no answer and no progress for {timeout_s:g} s{spent}") from None
     except MCPError as error:
         lost = error.code in (CONNECTION_CLOSED, INVALID_REQUEST)

@@ -6,12 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sidecar.protocol.bounds import KIB, MIB
-
-LINE_BYTES = 32 * MIB
-"""Longest message of a server: as long as the longest request to a model."""
-LINE_END_BYTES = 4 * KIB
-"""Kept of both ends of a longer one: one of them has its id."""
+from sidecar.protocol import mcp_bounds
 
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2.0"\s*,\s*)?"id"\s*:\s*(\d+)')
 _ID_LAST = re.compile(rb'"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2.0"\s*)?\}\s*\Z')
@@ -19,7 +14,7 @@ _ID_LAST = re.compile(rb'"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2.0"\s*)?\}\
 
 @dataclass(frozen=True)
 class TooLong:
-    """What is known of a line that was longer than LINE_BYTES: the request it answered, or not."""
+    """What is known of a line longer than MCP_LINE_BYTES: the request it answered, or not."""
 
     id: int | None
 
@@ -40,9 +35,9 @@ class Lines:
 
     def _add(self, part: bytes) -> None:
         self._held += part
-        if len(self._held) > LINE_BYTES:
+        if len(self._held) > mcp_bounds.MCP_LINE_BYTES:
             self._cut = True
-            del self._held[LINE_END_BYTES:-LINE_END_BYTES]
+            del self._held[mcp_bounds.MCP_LINE_END_BYTES : -mcp_bounds.MCP_LINE_END_BYTES]
 
     def _take(self) -> bytes | TooLong:
         line, cut = bytes(self._held), self._cut

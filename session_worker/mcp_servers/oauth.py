@@ -20,12 +20,9 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthF
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
+from sidecar.protocol import mcp_bounds
 from sidecar.protocol.files import read_json, write_json
 
-SIGN_IN_S = 600.0
-"""For a person to sign in; then the server counts as failed until it is restarted."""
-REQUEST_S = 10.0
-"""For the browser to send its one request line."""
 CALLBACK = "/callback"
 
 _PAGE = (
@@ -121,7 +118,7 @@ class _Browser:
     async def answer(self) -> AuthorizationCodeResult:
         assert self._server and self._brought
         try:
-            async with asyncio.timeout(SIGN_IN_S):
+            async with asyncio.timeout(mcp_bounds.MCP_SIGN_IN_S):
                 return await self._brought
         except TimeoutError:
             raise OAuthFlowError("nobody signed in") from None
@@ -130,7 +127,7 @@ class _Browser:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(REQUEST_S):
+            async with asyncio.timeout(mcp_bounds.MCP_SIGN_IN_REQUEST_S):
                 target = urlsplit((await reader.readline()).split(b" ")[1].decode())
                 given = {name: values[0] for name, values in parse_qs(target.query).items()}
                 expected = target.path == CALLBACK and "code" in given

@@ -10,13 +10,8 @@ from typing import Any
 from session_worker.mcp_servers import schemas
 from session_worker.mcp_servers.results import MAX_CHARS_META
 from session_worker.tools.truncate import clean
+from sidecar.protocol import mcp_bounds
 from sidecar.protocol.mcp import Settings
-
-DESCRIPTION_CHARS = 8_000
-"""Of one tool: it is sent with every request."""
-TITLE_CHARS = 200
-TOOLS = 500
-"""Of one server: more would leave no room for a conversation."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +37,21 @@ def offered_tools(
         name: str = each["name"]
         if not _wanted(name, settings) or name in offered:
             continue
-        if len(offered) == TOOLS:
-            problems.append(f"only the first {TOOLS} of its tools are used")
+        if len(offered) == mcp_bounds.MCP_TOOLS:
+            problems.append(f"only the first {mcp_bounds.MCP_TOOLS} of its tools are used")
             break
         try:
             schema = schemas.usable(each["inputSchema"])
         except ValueError as error:
-            problems.append(f"its tool {name[:TITLE_CHARS]!r} is not used: {error}")
+            problems.append(f"its tool {name[: mcp_bounds.MCP_TITLE_CHARS]!r} is not used: {error}")
             continue
         annotations: Mapping[str, Any] = each.get("annotations") or {}
         meta: Mapping[str, Any] = each.get("_meta") or {}
         title = each.get("title") or annotations.get("title") or name
         offered[name] = Offered(
             name,
-            clean(title)[:TITLE_CHARS],
-            clean(each.get("description") or title)[:DESCRIPTION_CHARS],
+            clean(title)[: mcp_bounds.MCP_TITLE_CHARS],
+            clean(each.get("description") or title)[: mcp_bounds.MCP_DESCRIPTION_CHARS],
             schema,
             annotations.get("readOnlyHint") is True,
             meta.get(MAX_CHARS_META),

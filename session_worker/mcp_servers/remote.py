@@ -9,11 +9,7 @@ from typing import Any
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
-from session_worker.mcp_servers.lines import LINE_BYTES
-from sidecar.protocol.mcp import CALL_MAX_S
-
-CONNECT_S = 10.0
-"""To reach a server, and to hand it a request."""
+from sidecar.protocol import mcp_bounds
 
 
 @contextlib.asynccontextmanager
@@ -31,11 +27,13 @@ async def http_transport(
         if (request.method, request.url) == ("POST", httpx2.URL(url)):
             on_status(response.status_code)
 
-    timeout = httpx2.Timeout(CONNECT_S, read=CALL_MAX_S)
+    timeout = httpx2.Timeout(mcp_bounds.MCP_CONNECT_S, read=mcp_bounds.MCP_CALL_MAX_S)
     async with (
         httpx2.AsyncClient(
             headers=dict(headers), timeout=timeout, auth=auth, event_hooks={"response": [tell]}
         ) as http,
-        streamable_http_client(url, http_client=http, max_sse_event_size=LINE_BYTES) as streams,
+        streamable_http_client(
+            url, http_client=http, max_sse_event_size=mcp_bounds.MCP_LINE_BYTES
+        ) as streams,
     ):
         yield streams

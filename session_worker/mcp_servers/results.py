@@ -18,22 +18,12 @@ from session_worker import images
 from session_worker.tools.spec import Block, ToolContext, ToolResult
 from session_worker.tools.spill import create_file
 from session_worker.tools.truncate import json_safe, size_text
-from sidecar.protocol.bounds import MIB
+from sidecar.protocol import mcp_bounds
 
-TEXT_CHARS = 100_000
-"""Text of one result; what is longer goes to a file (tools-and-ux.md §6)."""
-TEXT_CHARS_MAX = 500_000
-"""What a server may raise that to."""
 MAX_CHARS_META = "anthropic/maxResultSizeChars"
-PREVIEW_CHARS = 2_000
-"""Of a text in a file: enough to see what it is."""
-IMAGE_BASE64_BYTES = 5 * MIB
-"""Of an image that the model sees (tools-and-ux.md §6): a larger one goes to a file."""
 _JQ = "look into it with jq, for example jq 'keys'"
 _READ = "read_file it with offset and limit, or grep it"
 _CUT = "it is one line: look into it with cut -c1-2000 or grep -o"
-NAMED_CHARS = 1_000
-"""Of names and addresses that a server made up."""
 
 Wire = Mapping[str, Any]
 Keep = Callable[[bytes, str], str]
@@ -85,13 +75,15 @@ def _block(content: Wire, keep: Keep) -> Block:
             name = f"resource {_described(resource)}"
             return _bytes(name, data, resource.get("mimeType"), keep)
         case _:
-            return _text(f"[{str(content.get('type'))[:NAMED_CHARS]}: cannot be shown]")
+            return _text(
+                f"[{str(content.get('type'))[: mcp_bounds.MCP_NAMED_CHARS]}: cannot be shown]"
+            )
 
 
 def _bytes(what: str, data: str, media_type: object, keep: Keep) -> Block:
     """An image that the model can see, or a note of where the bytes are."""
     media_type = media_type if isinstance(media_type, str) else "application/octet-stream"
-    if media_type.startswith("image/") and len(data) <= IMAGE_BASE64_BYTES:
+    if media_type.startswith("image/") and len(data) <= mcp_bounds.MCP_IMAGE_BASE64_BYTES:
         source = {"type": "base64", "media_type": media_type, "data": data}
         sound = images.sound({"type": "image", "source": source})
         if not isinstance(sound, str):
@@ -102,7 +94,7 @@ def _bytes(what: str, data: str, media_type: object, keep: Keep) -> Block:
         return _text(f"[{what}: not valid base64]")
     suffix = mimetypes.guess_extension(media_type.partition(";")[0].strip()) or ".bin"
     size, where = size_text(len(raw)), keep(raw, suffix)
-    return _text(f"[{what}: {media_type[:NAMED_CHARS]}, {size}; saved to {where}]")
+    return _text(f"[{what}: {media_type[: mcp_bounds.MCP_NAMED_CHARS]}, {size}; saved to {where}]")
 
 
 def _described(resource: Wire) -> str:
@@ -112,7 +104,7 @@ def _described(resource: Wire) -> str:
         words.append(size_text(size))
     if description := resource.get("description"):
         words.append(f"- {description}")
-    return " ".join(words)[:NAMED_CHARS]
+    return " ".join(words)[: mcp_bounds.MCP_NAMED_CHARS]
 
 
 def _says(block: Block, structured: object) -> bool:
@@ -132,8 +124,8 @@ def _says(block: Block, structured: object) -> bool:
 def _limit(*wishes: object) -> int:
     for wish in wishes:
         if isinstance(wish, int) and not isinstance(wish, bool) and wish > 0:
-            return min(wish, TEXT_CHARS_MAX)
-    return TEXT_CHARS
+            return min(wish, mcp_bounds.MCP_TEXT_CHARS_MAX)
+    return mcp_bounds.MCP_TEXT_CHARS
 
 
 def _within(blocks: list[Block], limit: int, keep: Keep) -> list[Block]:
@@ -149,7 +141,7 @@ def _within(blocks: list[Block], limit: int, keep: Keep) -> list[Block]:
     size = f"{lines} lines/{size_text(len(raw))}"
     note = f"[{size}, too long to show; the whole: {where}; {recipe}]"
     rest = [block for block in blocks if block["type"] != "text"]
-    return [_text(f"{whole[:PREVIEW_CHARS]}\n…\n{note}"), *rest]
+    return [_text(f"{whole[: mcp_bounds.MCP_PREVIEW_CHARS]}\n…\n{note}"), *rest]
 
 
 def _is_json(text: str) -> bool:

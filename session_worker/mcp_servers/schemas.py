@@ -11,12 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sidecar.protocol.bounds import KIB
+from sidecar.protocol import mcp_bounds
 
-SCHEMA_BYTES = 64 * KIB
-"""Of one tool's, as JSON: it is sent with every request."""
-PROBLEMS_TOLD = 5
-"""Of an input that does not fit."""
 _PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _NOT_AT_THE_TOP = ("allOf", "anyOf", "oneOf")
 """The API refuses these there. They say what goes with what, which the server checks itself."""
@@ -38,8 +34,8 @@ def usable(schema: Schema) -> dict[str, Any]:
         size = len(json.dumps(kept))
     except (SchemaError, RecursionError):
         raise ValueError("its schema is invalid") from None
-    if size > SCHEMA_BYTES:
-        raise ValueError(f"its schema has {size} bytes, more than {SCHEMA_BYTES}")
+    if size > mcp_bounds.MCP_SCHEMA_BYTES:
+        raise ValueError(f"its schema has {size} bytes, more than {mcp_bounds.MCP_SCHEMA_BYTES}")
     if wrong := [name for name in kept["properties"] if not _PROPERTY.fullmatch(name)]:
         raise ValueError(f"the API takes no property named {wrong[0][:64]!r}")
     return kept
@@ -60,6 +56,6 @@ def misfit(schema: Schema, value: dict[str, Any]) -> str:
         return ""  # the server knows what it meant, and judges itself
     reasons = (
         f"{'.'.join(map(str, error.path)) or 'input'}: {error.message}"
-        for error in errors[:PROBLEMS_TOLD]
+        for error in errors[: mcp_bounds.MCP_MISFITS_TOLD]
     )
     return "; ".join(reasons)

@@ -22,24 +22,13 @@ from session_worker.mcp_servers.offered import Offered, offered_tools
 from session_worker.mcp_servers.results import keep_in, to_result
 from session_worker.mcp_servers.tail import Tail
 from session_worker.tools.spec import ToolContext, ToolResult
+from sidecar.protocol import mcp_bounds
 from sidecar.protocol.bounds import ERROR_TEXT_CHARS
 from sidecar.protocol.mcp import Settings
 
 if TYPE_CHECKING:
     from mcp import Client
 
-START_TRIES = 3
-"""Of a server that was never there; one that was is tried for as long as the session lives."""
-PAUSE_FIRST_S = 1.0
-"""Before the first new try; it doubles (tools-and-ux.md §6)."""
-PAUSE_MAX_S = 60.0
-STEADY_S = 60.0
-"""A server that was there for so long has earned a quick restart again."""
-CLOSE_S = 3.0
-"""For a connection to be closed: two graces of a stdio server, one answer of an HTTP server. With
-it a worker that stops stays within the grace of its session."""
-RELIST_S = 1.0
-"""At least between two lists: a server may say that they change as often as it likes."""
 REFUSALS = (401, 403)
 FAILED = 400
 """From this HTTP status on. 404 would say that a session is over; server-everything says 400."""
@@ -113,16 +102,17 @@ class Server:
                 _logger.info("MCP server %s: %s", self.entry.name, type(error).__name__)
                 if self._there_since is not None:
                     was_there = True
-                    failures = 0 if loop.time() - self._there_since > STEADY_S else failures
+                    if loop.time() - self._there_since > mcp_bounds.MCP_STEADY_S:
+                        failures = 0
                 self._become("unauthorized" if self._refused else "failed", self._why(error))
             failures += 1
-            if self._refused or (failures >= START_TRIES and not was_there):
+            if self._refused or (failures >= mcp_bounds.MCP_START_TRIES and not was_there):
                 self.settled.set()
                 await self._wait_for("restart")
                 failures = 0
             else:
-                pause = PAUSE_FIRST_S * 2 ** min(failures - 1, 10)
-                await self._wait_for("restart", timeout_s=min(PAUSE_MAX_S, pause))
+                pause = mcp_bounds.MCP_PAUSE_FIRST_S * 2 ** min(failures - 1, 10)
+                await self._wait_for("restart", timeout_s=min(mcp_bounds.MCP_PAUSE_MAX_S, pause))
 
     def _blocked(self) -> str:
         """Why it must not be started."""
@@ -147,7 +137,7 @@ class Server:
         self._wishes.clear()
         startup_s = settings.startup_timeout_s
         async with (
-            asyncio.timeout(startup_s + CLOSE_S) as self._closing,
+            asyncio.timeout(startup_s + mcp_bounds.MCP_CLOSE_S) as self._closing,
             asyncio.timeout(startup_s) as self._starting,
             self._connect(settings) as client,
         ):
@@ -164,12 +154,12 @@ class Server:
                     self._give(0, to_start=False)
 
     def _give(self, seconds: float | None, *, to_start: bool = True) -> None:
-        """So much time from now on; None is any. Closing has CLOSE_S more."""
+        """So much time from now on; None is any. Closing has MCP_CLOSE_S more."""
         now = asyncio.get_running_loop().time()
         assert self._starting and self._closing
         until = None if seconds is None else now + seconds
         self._starting.reschedule(until if to_start else None)
-        self._closing.reschedule(None if until is None else until + CLOSE_S)
+        self._closing.reschedule(None if until is None else until + mcp_bounds.MCP_CLOSE_S)
 
     def _connect(self, settings: Settings) -> AbstractAsyncContextManager[Client]:
         from session_worker.mcp_servers.connection import http_client, stdio_client
@@ -191,7 +181,7 @@ class Server:
                     raise ConnectionError(self._ended)
                 case _:
                     await self._list(client)
-                    await asyncio.sleep(RELIST_S)
+                    await asyncio.sleep(mcp_bounds.MCP_RELIST_S)
 
     async def _list(self, client: Client) -> None:
         from session_worker.mcp_servers.connection import list_tools
@@ -232,11 +222,9 @@ class Server:
             self._wish("list")  # which fails if it was started again and forgot its session
 
     def _ask_to_sign_in(self, address: str) -> None:
-        from session_worker.mcp_servers.oauth import SIGN_IN_S
-
         self._become("unauthorized", "somebody has to sign in", sign_in_at=address)
         if self._client is None:
-            self._give(SIGN_IN_S + self.entry.settings.startup_timeout_s)
+            self._give(mcp_bounds.MCP_SIGN_IN_S + self.entry.settings.startup_timeout_s)
 
     def _become(self, state: State, reason: str = "", sign_in_at: str | None = None) -> None:
         self.state, self.reason, self.sign_in_at = state, reason, sign_in_at
@@ -266,9 +254,10 @@ class Server:
     async def wait_settled(self) -> None:
         """For as long as its first tries may take, at most."""
         startup_s = self.entry.settings.startup_timeout_s
-        pauses_s = sum(PAUSE_FIRST_S * 2**n for n in range(START_TRIES - 1))
+        tries = mcp_bounds.MCP_START_TRIES
+        pauses_s = sum(mcp_bounds.MCP_PAUSE_FIRST_S * 2**n for n in range(tries - 1))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(START_TRIES * (startup_s + CLOSE_S) + pauses_s):
+            async with asyncio.timeout(tries * (startup_s + mcp_bounds.MCP_CLOSE_S) + pauses_s):
                 await self.settled.wait()
 
     def restart(self) -> None:

@@ -1,7 +1,7 @@
 """All MCP servers of a session: what they offer as tools of ours, and what becomes of calls.
 
 Made by whoever equips the session; the loop sees only the tools. Never waits for a server longer
-than READY_S, unless the session cannot do without it.
+than MCP_READY_S, unless the session cannot do without it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,10 @@ from session_worker.mcp_servers import names, schemas
 from session_worker.mcp_servers.configuration import Entry
 from session_worker.mcp_servers.connector import Connector, connector
 from session_worker.mcp_servers.offered import Offered
-from session_worker.mcp_servers.results import TEXT_CHARS_MAX
 from session_worker.mcp_servers.server import Place, Server
 from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
+from sidecar.protocol import mcp_bounds
 from sidecar.protocol.mcp import Settings
-
-READY_S = 3.0
-"""The first prompt waits that long for servers that are still starting: tools that are there from
-the start keep the prompt cache whole (tools-and-ux.md §6)."""
 
 _REMEDY = (
     "Correct what is wrong, then `sidecarctl mcp restart ID SERVER` (or `mcp approve`) and prompt "
@@ -65,13 +61,13 @@ class Servers:
             group.create_task(server.run())
 
     async def wait_ready(self, on_wait: Callable[[str], None]) -> str:
-        """Until all are connected or have failed, at most READY_S; for those that are required as
-        long as their first tries may take, of which `on_wait` is told.
+        """Until all are connected or have failed, at most MCP_READY_S; for those that are required
+        as long as their first tries may take, of which `on_wait` is told.
 
         Answers why a prompt cannot go on, and what to do; empty if it can.
         """
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(READY_S):
+            async with asyncio.timeout(mcp_bounds.MCP_READY_S):
                 for server in self._servers.values():
                     await server.settled.wait()
         for server in self.missing():
@@ -159,7 +155,7 @@ class Servers:
             read_only=offered.says_read_only and self._servers[server].entry.trusted,
             render=lambda _: f"{server}: {offered.title}",
             family="mcp",
-            max_chars=TEXT_CHARS_MAX,
+            max_chars=mcp_bounds.MCP_TEXT_CHARS_MAX,
             input_schema=offered.schema,
             invalid=lambda params: schemas.misfit(offered.schema, params.root),
         )

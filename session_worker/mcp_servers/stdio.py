@@ -22,20 +22,10 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from session_worker import oom
-from session_worker.mcp_servers.lines import LINE_BYTES, Lines, TooLong
+from session_worker.mcp_servers.lines import Lines, TooLong
 from session_worker.mcp_servers.tail import Tail
 from session_worker.tools import process
-from sidecar.protocol.bounds import KIB
-
-READ_BYTES = 256 * KIB
-"""Taken at once from a server's output."""
-LAST_WORDS_S = 0.5
-"""Between the end of a server and the end of its output: what it said last is in the pipe."""
-CLOSE_GRACE_S = 1.0
-"""From the end of its input to SIGTERM, and from there to SIGKILL: with both a worker that stops
-stays within its own grace."""
-LOOK_S = 3600.0
-"""One wait for an exit; then the next."""
+from sidecar.protocol import mcp_bounds
 
 Inbound = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outbound = MemoryObjectSendStream[SessionMessage]
@@ -65,7 +55,7 @@ async def stdio_transport(
 
             async def watch() -> None:
                 await asyncio.wait((reading, exiting), return_when=asyncio.FIRST_COMPLETED)
-                await asyncio.wait((reading, exiting), timeout=LAST_WORDS_S)
+                await asyncio.wait((reading, exiting), timeout=mcp_bounds.MCP_LAST_WORDS_S)
                 on_end(_how_it_ended(child.poll()))
                 arriving.close()
 
@@ -77,7 +67,7 @@ async def stdio_transport(
                 stdin.close()
                 inbound.close()  # reading goes on: a server that cannot write does not end
                 with anyio.CancelScope(shield=True):
-                    await process.wait_exit(child, CLOSE_GRACE_S)
+                    await process.wait_exit(child, mcp_bounds.MCP_CLOSE_GRACE_S)
                 for task in tasks:
                     task.cancel()
                 for stream in (arriving, outbound, leaving):
@@ -85,9 +75,9 @@ async def stdio_transport(
     finally:
         with anyio.CancelScope(shield=True):
             try:
-                await process.end_group(child.pid, CLOSE_GRACE_S)
+                await process.end_group(child.pid, mcp_bounds.MCP_CLOSE_GRACE_S)
             finally:  # a node looks dead before all of its threads are
-                await process.wait_exit(child, CLOSE_GRACE_S)
+                await process.wait_exit(child, mcp_bounds.MCP_CLOSE_GRACE_S)
 
 
 def _start(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -109,7 +99,7 @@ async def _pipes(
     child: subprocess.Popen[bytes], stderr: Tail
 ) -> AsyncGenerator[tuple[asyncio.StreamWriter, asyncio.StreamReader]]:
     assert child.stdin and child.stdout and child.stderr
-    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(READ_BYTES)
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(mcp_bounds.MCP_READ_BYTES)
     with child.stdin, child.stdout, child.stderr, contextlib.ExitStack() as stack:
         incoming, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), child.stdout
@@ -141,7 +131,7 @@ class _Errors(asyncio.Protocol):
 
 
 async def _exit(child: subprocess.Popen[bytes]) -> None:
-    while not await process.wait_exit(child, LOOK_S):
+    while not await process.wait_exit(child, mcp_bounds.MCP_EXIT_LOOK_S):
         pass
 
 
@@ -149,7 +139,7 @@ async def _read(stdout: asyncio.StreamReader, arriving: MemoryObjectSendStream[A
     """Messages until the end; what is none is left out: servers print banners there."""
     lines = Lines()
     with contextlib.suppress(ConnectionError):
-        while chunk := await stdout.read(READ_BYTES):
+        while chunk := await stdout.read(mcp_bounds.MCP_READ_BYTES):
             for line in lines.feed(chunk):
                 if (message := _message(line)) is not None:
                     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -170,7 +160,7 @@ def _message(line: bytes | TooLong) -> types.JSONRPCMessage | None:
     if isinstance(line, TooLong):
         if line.id is None:
             return None
-        why = f"the server's answer is longer than {LINE_BYTES} bytes"
+        why = f"the server's answer is longer than {mcp_bounds.MCP_LINE_BYTES} bytes"
         error = types.ErrorData(code=types.INTERNAL_ERROR, message=why)
         return types.JSONRPCError(jsonrpc="2.0", id=line.id, error=error)
     with contextlib.suppress(ValueError):

@@ -11,6 +11,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from session_worker.budget import exhausted, left
@@ -90,11 +91,6 @@ class Subagents:
         }
         self._core.log.emit(events.UPDATE, update, run.run_id)
 
-        async def ended() -> str | None:
-            with suppress(NoDaemon):
-                return await self._why_ended(child["session_id"])
-            return None
-
         async with Endpoint(child, self._core.spec.ring_bytes) as endpoint:
             following = Following(
                 self._core,
@@ -104,13 +100,16 @@ class Subagents:
                 child,
                 endpoint,
                 self._gate.put,
-                ended,
+                partial(self._why_ended, child["session_id"]),
             )
             return told(await following.result(prompt), who)
 
     async def _why_ended(self, session_id: str) -> str | None:
+        """None also where no daemon can tell."""
         try:
             info = await self._call("session.status", {"session_id": session_id}, bounds.HEALTH_S)
+        except NoDaemon:
+            return None
         except SidecarError as error:
             return error.message if error.code == "session_not_found" else None
         if info["state"] not in ENDED_STATES:

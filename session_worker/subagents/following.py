@@ -18,6 +18,7 @@ from session_worker.permission_request import REJECT_ONCE, UNATTENDED, Answer, P
 from session_worker.result import Tokens
 from session_worker.run import Run
 from session_worker.subagents.endpoint import Endpoint, Unanswered
+from session_worker.tools.task import TASK
 from sidecar.protocol import bounds, events
 
 Json = dict[str, Any]
@@ -26,7 +27,6 @@ Ended = Callable[[], Awaitable[str | None]]
 """Why the session is no more, None as far as is known."""
 
 NOBODY = "nobody was there to be asked"
-TASK_KIND = "other"
 CALLS_TOOLS = "tool_use"
 """`stop_reason` of a model call after which another one comes."""
 
@@ -164,7 +164,7 @@ class Following:
                 "sessionUpdate": "tool_call_update",
                 "toolCallId": self._call_id,
                 "title": self._title,  # some clients show the question's meanwhile
-                "kind": TASK_KIND,
+                "kind": TASK.kind,
             }
             self._core.log.emit(events.UPDATE, update, self._run.run_id)
         option, reason = answer.option_id, answer.reason

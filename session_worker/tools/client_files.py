@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from session_worker.editor import Editor, EditorFailed
@@ -44,14 +45,14 @@ class ClientFile:
     raw: bytes | None
     text: str | None
 
-    @property
+    @cached_property
     def content(self) -> bytes | None:
         """As the client has it, else as the disk has it; None if there is no such file."""
         if self.text is None:
             return self.raw
         return _with_line_ends(self.text, self.raw or b"").encode()
 
-    @property
+    @cached_property
     def is_saved(self) -> bool:
         """Whether client and disk have the same, as far as that is known."""
         return self.text is None or _same(self.text, self.raw)

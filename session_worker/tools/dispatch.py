@@ -29,10 +29,8 @@ from sidecar.protocol.bounds import (
     ERROR_TEXT_CHARS,
     INVALID_JSON_CHARS,
     PARALLEL_TOOLS,
+    TOOL_NAMES_SHOWN,
 )
-
-NAMES_SHOWN = 20
-"""Tools named to a model that asked for one there is not, the likeliest first."""
 
 ToolUse = Mapping[str, Any]
 """A `tool_use` block: `id`, `name`, `input`, perhaps `caller`."""
@@ -212,8 +210,8 @@ def check(use: ToolUse, tools: Mapping[str, ToolSpec[Any]]) -> ToolCall | ToolRe
         name: str = use["name"]
         given = use["input"]
         if name not in tools:
-            likely = difflib.get_close_matches(name, tools, NAMES_SHOWN, cutoff=0)
-            more = ", …" if len(tools) > NAMES_SHOWN else ""
+            likely = difflib.get_close_matches(name, tools, TOOL_NAMES_SHOWN, cutoff=0)
+            more = ", …" if len(tools) > TOOL_NAMES_SHOWN else ""
             return _error(f"there is no tool {name!r}, only: {', '.join(likely)}{more}")
         match given:
             case {"INVALID_JSON": str(raw)} if len(given) == 1:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from html import unescape
 from urllib.parse import urljoin
 
+from sidecar.protocol import bounds
+
 UNSHOWN = frozenset(
     {"script", "style", "template", "svg", "iframe", "noscript", "canvas", "select", "textarea"}
 )
@@ -21,16 +23,12 @@ BLOCKS = frozenset(
 )  # fmt: skip
 LINES = frozenset({"br", "tr", "dt", "dd", "summary", "figcaption", "caption", "option", "legend"})
 HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
-NESTED_MAX = 10
-"""Levels of lists that are indented."""
 
 _BEGUN = re.compile(r"<[a-zA-Z/!?]")
 _TAG = re.compile(r"(/?)([a-zA-Z][a-zA-Z0-9:-]*)")
 _HREF = re.compile(r"""\bhref\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
 _ALT = re.compile(r"""\balt\s*=\s*("[^"]*"|'[^']*')""", re.IGNORECASE)
 _BLANK = re.compile(r"[ \t\n\r\f]+")
-_ATTRIBUTES = 2048
-"""Characters of a tag that are looked at."""
 
 
 def readable(html: str, url: str) -> str:
@@ -74,7 +72,7 @@ def _tokens(html: str) -> Iterator[tuple[str | None, str]]:
                 return
             at = close
         else:
-            yield found[1] + name, html[found.end() : min(end, found.end() + _ATTRIBUTES)]
+            yield found[1] + name, html[found.end() : min(end, found.end() + bounds.WEB_TAG_CHARS)]
 
 
 class _Writer:
@@ -115,7 +113,7 @@ class _Writer:
             case "li":
                 self._break(1)
                 if opens:
-                    self._put("  " * min(max(0, self._depth - 1), NESTED_MAX) + "- ")
+                    self._put("  " * min(max(0, self._depth - 1), bounds.WEB_LIST_LEVELS) + "- ")
             case "td" | "th" if not opens:
                 self._put(" | ")
             case "hr":

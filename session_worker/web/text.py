@@ -8,6 +8,7 @@ from email.message import Message
 from typing import Literal
 
 from session_worker.web.html import readable
+from sidecar.protocol import bounds
 
 Kind = Literal["html", "text"] | None
 """None is what cannot be shown."""
@@ -18,8 +19,6 @@ _TEXT = re.compile(
     r"|graphql|sql|x-sh|x-ndjson|jsonl|rtf|x-www-form-urlencoded)|message/.+|image/svg\+xml"
 )
 _META = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([a-zA-Z0-9_:-]{1,40})", re.IGNORECASE)
-META_BYTES = 2048
-"""How far a page is searched for its encoding; the standard says 1024."""
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -57,7 +56,7 @@ def _decoded(body: bytes, content_type: str, *, html: bool) -> str | None:
         if body.startswith(mark):
             return body[len(mark) :].decode(encoding, "replace")
     named = _charset(content_type)
-    if html and not named and (found := _META.search(body[:META_BYTES])):
+    if html and not named and (found := _META.search(body[: bounds.WEB_META_BYTES])):
         named = found[1].decode()
     return body.decode(_known(named), "replace")
 

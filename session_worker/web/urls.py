@@ -35,8 +35,9 @@ def problem(url: str) -> str:
             "(write other letters as xn--…)"
         )
     try:
-        read = URL(url).raw_host or ""
-        URL(url).port  # noqa: B018 - raises if it is none
+        parsed = URL(url)
+        read = parsed.raw_host or ""
+        parsed.port  # noqa: B018 - raises if it is none
     except ValueError as error:
         return f"no usable URL: {error}"
     return "" if _same(name, read) else f"{authority[:100]!r} is not the same host to every reader"

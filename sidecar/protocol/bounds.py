@@ -168,6 +168,17 @@ CLIENT_SETTLE_S = 1.0
 CLIENT_FILE_BYTES = 4 * MIB
 """Of a file whose text is asked of a client: few editors open larger ones, and as JSON it must stay
 below HTTP_BODY_BYTES."""
+CLIENT_ERROR_CHARS = 300
+"""Of a client's error in a notice or a result: a sentence or two say what is wrong."""
+FEED_MESSAGES_KEPT = 32
+"""Answers and requests of one feed that are there for a client which comes back: what it may have
+missed while its connection broke."""
+FEED_LOOKED_BACK = 1000
+"""Events before a cursor from which it is known what a client shows: some ten milliseconds."""
+COMMANDS_SHOWN = 100
+"""Skills in the list of commands: more than anybody looks through."""
+COMMAND_CHARS = 200
+"""Of the description of a skill in that list, and of its hint: a line or two."""
 QUESTION_DIFF_CHARS = 64 * KIB
 """Of old and new text in a question: a longer diff is left out, for it would push everything else
 out of the ring, and the call's input is there as well."""
@@ -242,6 +253,12 @@ COMPACTION_BYTES_PER_TOKEN = 3.6
 # --- tools ---------------------------------------------------------------------------------
 PARALLEL_TOOLS = 8
 """Tool calls of one turn that run at once."""
+TOOL_NAMES_SHOWN = 20
+"""Tools named to a model that asked for one there is not, the likeliest first."""
+TOOL_TITLE_CHARS = 200
+"""Of the title of a call: a line for people."""
+HIDDEN_PATHS_CACHED = 4096
+"""Paths of which is known whether a rule hides them: a search asks for each line it found."""
 CODE_CALL_S = 210.0
 """For a call that code at the API waits for: after 240 to 270 s the code gets a TimeoutError
 (anthropic.md §3.2), and until then the result must have got there."""
@@ -292,6 +309,12 @@ WEB_REDIRECTS = 5
 """On one host, in a row: to https, to www, to a language; more is a loop."""
 WEB_URL_CHARS = 8_000
 """Of a URL: servers take no more in one line."""
+WEB_META_BYTES = 2048
+"""How far a page is searched for its encoding; the standard says 1024."""
+WEB_LIST_LEVELS = 10
+"""Levels of lists that are indented."""
+WEB_TAG_CHARS = 2048
+"""Characters of a tag that are looked at: its attributes, a long address included."""
 
 # --- subagents -----------------------------------------------------------------------------
 SUBAGENTS_MAX = 4
@@ -319,3 +342,8 @@ CALL_S = 330.0
 """A control call as the client waits for it: above the longest destroy grace."""
 STREAM_IDLE_S = 60.0
 """Silence on an event stream with keep-alives every 15 s: the worker is gone."""
+MCP_TEST_S = 60.0
+"""`sidecarctl mcp test` waits so long for servers that are starting: above three tries of
+the default time."""
+MCP_TEST_POLL_S = 0.2
+"""Between two looks at them."""

@@ -8,22 +8,15 @@ looked up or started here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-STARTUP_S = 15.0
-"""Connecting and listing, unless configured: a Python server imports for a second, `npx` looks at
-its cache for five."""
-CALL_S = 120.0
-"""A call without a word of progress, unless configured; as long as a command has."""
-CALL_MAX_S = 600.0
-"""A call with all its progress, and the longest time that may be configured."""
-NAME_CHARS = 64
-"""Of a server's name: it is part of every name of its tools."""
+from sidecar.protocol import mcp_bounds
+
 TYPES = ("stdio", "http", "streamable-http")
 
-_NAME = re.compile(rf"[^\x00-\x20\x7f/]{{1,{NAME_CHARS}}}")
+_NAME = re.compile(rf"[^\x00-\x20\x7f/]{{1,{mcp_bounds.MCP_NAME_CHARS}}}")
 _STDIO = frozenset({"command", "args", "env", "cwd"})
 _HTTP = frozenset({"url", "headers"})
 _OURS = frozenset({"headers", "startup_timeout_s", "timeout_s", "required"})
@@ -53,8 +46,8 @@ class Settings:
     cwd: str | None = None
     url: str | None = field(default=None, repr=False)
     headers: dict[str, str] = field(default_factory=dict[str, str], repr=False)
-    startup_timeout_s: float = STARTUP_S
-    timeout_s: float = CALL_S
+    startup_timeout_s: float = mcp_bounds.MCP_STARTUP_S
+    timeout_s: float = mcp_bounds.MCP_CALL_S
     enabled: bool = True
     required: bool = False
     include: list[str] | None = None
@@ -72,12 +65,14 @@ def parse_settings(name: str, raw: object) -> Settings:
     """Raises `BadServer`. Closed: a misspelt `exclude` must not let through what it was to keep
     out."""
     if not _NAME.fullmatch(name):
-        raise BadServer(repr(name[:NAME_CHARS]), "this cannot be the name of a server")
+        raise BadServer(
+            repr(name[: mcp_bounds.MCP_NAME_CHARS]), "this cannot be the name of a server"
+        )
     if not isinstance(raw, dict):
         raise BadServer(name, "not an object")
     given = cast("dict[str, object]", raw)
     for member, value in given.items():
-        where = f"{name}.{member[:NAME_CHARS]}"
+        where = f"{name}.{member[: mcp_bounds.MCP_NAME_CHARS]}"
         if (check := _MEMBERS.get(member)) is None:
             raise BadServer(where, f"unknown; known are {', '.join(_MEMBERS)}")
         if value is not None or member not in _NULLABLE:
@@ -87,7 +82,7 @@ def parse_settings(name: str, raw: object) -> Settings:
     return settings
 
 
-def _check_transport(name: str, settings: Settings, given: Any) -> None:
+def _check_transport(name: str, settings: Settings, given: Set[str]) -> None:
     over_http = settings.type in TYPES[1:] or (settings.type is None and settings.url is not None)
     wanted, others = ("url", _STDIO) if over_http else ("command", _HTTP)
     if getattr(settings, wanted) is None:
@@ -122,6 +117,13 @@ def _some_text(where: str, value: object) -> None:
         raise BadServer(where, "empty")
 
 
+def _url(where: str, value: object) -> None:
+    """With `${…}` at its start only the worker can tell."""
+    _some_text(where, value)
+    if not str(value).lower().startswith(("http://", "https://", "${")):
+        raise BadServer(where, "not an http:// or https:// address")
+
+
 def _texts(where: str, value: object) -> None:
     if not isinstance(value, list):
         raise BadServer(where, "not a list of texts")
@@ -133,15 +135,16 @@ def _named_texts(where: str, value: object) -> None:
     if not isinstance(value, dict):
         raise BadServer(where, "not an object of texts")
     for key, text in cast("dict[str, object]", value).items():
-        inside = f"{where}.{key[:NAME_CHARS]}"
+        inside = f"{where}.{key[: mcp_bounds.MCP_NAME_CHARS]}"
         if not key or "=" in key or "\0" in key:
             raise BadServer(inside, "this cannot be a name")
         _text(inside, text)
 
 
 def _seconds(where: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= CALL_MAX_S:
-        raise BadServer(where, f"not a number of seconds, more than 0 and at most {CALL_MAX_S:g}")
+    most = mcp_bounds.MCP_CALL_MAX_S
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
+        raise BadServer(where, f"not a number of seconds, more than 0 and at most {most:g}")
 
 
 def _flag(where: str, value: object) -> None:
@@ -155,7 +158,7 @@ _MEMBERS: dict[str, Callable[[str, object], None]] = {
     "args": _texts,
     "env": _named_texts,
     "cwd": _text,
-    "url": _some_text,
+    "url": _url,
     "headers": _named_texts,
     "startup_timeout_s": _seconds,
     "timeout_s": _seconds,

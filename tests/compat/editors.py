@@ -53,8 +53,7 @@ class Editors:
             editor.process.kill()
             editor.process.wait()
             raise
-        wire = [m["params"] for m in editor.heard if m.get("method") == "wire"]
-        check_all([m["said"] for m in wire if "said" in m], heard(editor))
+        check_all(_wire(editor, "said"), heard(editor))
 
     def _place(self, headers: dict[str, str]) -> Json:
         if self.transport == "stdio":
@@ -74,5 +73,9 @@ class Editors:
 
 def heard(editor: StdioAgent) -> list[Json]:
     """What came over the wire, as far as the test has read."""
+    return _wire(editor, "heard")
+
+
+def _wire(editor: StdioAgent, side: str) -> list[Json]:
     wire = [m["params"] for m in editor.heard if m.get("method") == "wire"]
-    return [m["heard"] for m in wire if "heard" in m]
+    return [m[side] for m in wire if side in m]

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from session_worker.demo_model import Reply, tool_use
+from session_worker.demo_model import Reply
 from sidecar.protocol import bounds
-from tests.support.acp_client import NOTICES, AcpClient, over_http, over_websocket
+from tests.support.acp_client import NOTICES, AcpClient, over_http, over_websocket, told
 from tests.support.acp_editor import BROKEN, FILES, READ, READS, WRITE, WRITES, Buffers
-from tests.support.questions import notices, read, results, write
+from tests.support.questions import edit, notices, read, results, write
 from tests.support.scripted import FINE, Scripted, bash
 
 Json = dict[str, Any]
@@ -35,25 +35,6 @@ def file(work: Path) -> Path:
     path = work.resolve() / "f"
     path.write_text("saved\n")
     return path
-
-
-def edit(path: Path, old: str, new: str) -> Json:
-    return tool_use(
-        "edit_file", {"path": str(path), "edits": [{"old_string": old, "new_string": new}]}
-    )
-
-
-async def told(client: AcpClient, scripted: Scripted, *calls: Json) -> list[str]:
-    """What the model is told of `calls`, each made in a turn of its own of one run."""
-    scripted.answers.extend([*(Reply([call]) for call in calls), FINE])
-    assert await client.prompt() == "end_turn"
-    messages = scripted.sent[-2 * len(calls) :]
-    return [
-        block["content"]
-        for m in messages
-        for block in m["content"]
-        if block["type"] == "tool_result"
-    ]
 
 
 async def test_what_is_not_saved_yet_is_read_and_edited_in_the_client(
@@ -81,8 +62,7 @@ async def test_a_new_file_is_written_by_the_client_in_a_directory_that_is_there(
     scripted: Scripted, work: Path
 ) -> None:
     buffers = Buffers()
-    async with over_websocket(scripted.endpoint, FILES) as client, buffers.of(client):
-        await client.new()
+    async with buffers.open_in(scripted.endpoint) as client:
         new = work.resolve() / "a/b/new"
         (said,) = await told(client, scripted, write("a/b/new", "text\n"))
         assert said == "created a/b/new: 1 lines, 5B"
@@ -117,8 +97,7 @@ async def test_what_is_no_text_of_the_session_never_goes_to_the_client(
     (work / "link").symlink_to(tmp_path / "outside")
     names = ["image", "nul", "latin", "directory", "link", "../outside"]
     buffers = Buffers()
-    async with over_websocket(scripted.endpoint, FILES) as client, buffers.of(client):
-        await client.new()
+    async with buffers.open_in(scripted.endpoint) as client:
         said = await told(client, scripted, *map(read, names), write("latin", "x"))
     assert "caf\ufffd" in said[2] and "is a directory" in said[3]
     assert said[-1].startswith("replaced latin")
@@ -132,8 +111,7 @@ async def test_one_that_fails_to_read_leaves_it_to_the_disk_and_people_are_told_
         buffers = Buffers()
         buffers.answers[READ] = lambda _, answer=nonsense: answer
         offers = FILES | NOTICES
-        async with over_websocket(scripted.endpoint, offers) as client, buffers.of(client):
-            await client.new()
+        async with buffers.open_in(scripted.endpoint, offers) as client:
             said = await told(client, scripted, read("f"), read("f"))
             assert said == ["     1\tsaved\n"] * 2
             assert len(buffers.asked) == 2
@@ -144,8 +122,7 @@ async def test_one_that_fails_to_read_leaves_it_to_the_disk_and_people_are_told_
 async def test_a_file_that_neither_has_is_not_found(scripted: Scripted, file: Path) -> None:
     (file.parent / "near").write_text("")
     buffers = Buffers()
-    async with over_websocket(scripted.endpoint, FILES) as client, buffers.of(client):
-        await client.new()
+    async with buffers.open_in(scripted.endpoint) as client:
         (said,) = await told(client, scripted, read("neat"))
         assert said == "there is no neat; did you mean: near"
         buffers.answers[READ] = lambda _: {"result": {"content": ""}}
@@ -161,8 +138,7 @@ async def test_a_refused_write_is_an_error_and_nothing_is_written(
 ) -> None:
     buffers = Buffers()
     buffers.answers[WRITE] = lambda _: BROKEN
-    async with over_websocket(scripted.endpoint, FILES) as client, buffers.of(client):
-        await client.new()
+    async with buffers.open_in(scripted.endpoint) as client:
         said = await told(client, scripted, read("f"), edit(file, "saved", "new"), write("g"))
     reason = "the client refused fs/write_text_file: the buffer is locked; nothing was written"
     assert said[1:] == [f"f: {reason}", f"g: {reason}"]
@@ -175,8 +151,7 @@ async def test_a_client_that_never_answers_costs_its_time_once(
 ) -> None:
     buffers = Buffers()
     buffers.answers[READ] = buffers.answers[WRITE] = lambda _: None
-    async with over_websocket(scripted.endpoint, FILES) as client, buffers.of(client):
-        await client.new()
+    async with buffers.open_in(scripted.endpoint) as client:
         said = await told(client, scripted, read("f"), edit(file, "saved", "new"))
         assert said[0] == "     1\tsaved\n"
         assert "may or may not be written" in said[1]
@@ -216,8 +191,7 @@ async def test_a_write_that_is_cancelled_is_told_as_it_came_out(
 ) -> None:
     buffers = Buffers()
     buffers.answers[WRITE] = lambda _: None
-    async with over_websocket(scripted.endpoint, FILES) as client, buffers.of(client):
-        await client.new()
+    async with buffers.open_in(scripted.endpoint) as client:
         for name, outcome in (("g", "created g"), ("h", "cancelled by user")):
             scripted.answers.append(Reply([write(name, "x")]))
             prompt = await client.begin("go")
@@ -238,8 +212,7 @@ async def test_a_change_that_the_model_has_not_seen_is_not_overwritten(
     scripted: Scripted, file: Path
 ) -> None:
     buffers = Buffers({file: "one\n"})
-    async with over_websocket(scripted.endpoint, FILES) as client, buffers.of(client):
-        await client.new()
+    async with buffers.open_in(scripted.endpoint) as client:
         assert "read it first" in (await told(client, scripted, edit(file, "one", "1")))[0]
         await told(client, scripted, read("f"))
         buffers.texts[file] = "one\ntwo\n"  # a person types
@@ -260,8 +233,7 @@ async def test_one_that_turns_line_ends_around_gets_those_of_the_disk(
 ) -> None:
     file.write_bytes(b"one\r\ntwo\r\n")
     buffers = Buffers({file: "one\ntwo\n"})
-    async with over_websocket(scripted.endpoint, FILES) as client, buffers.of(client):
-        await client.new()
+    async with buffers.open_in(scripted.endpoint) as client:
         said = await told(client, scripted, read("f"), edit(file, "two", "2\n3"))
         assert said[1].startswith("edited f") and buffers.texts[file] == "one\r\n2\r\n3\r\n"
         buffers.texts[file] = "one\n2\n3\n"  # as it reads what it has written
@@ -271,8 +243,7 @@ async def test_one_that_turns_line_ends_around_gets_those_of_the_disk(
 
 async def test_one_that_only_reads_is_not_written_past(scripted: Scripted, file: Path) -> None:
     buffers = Buffers({file: "unsaved\n"})
-    async with over_websocket(scripted.endpoint, READS) as client, buffers.of(client):
-        await client.new()
+    async with buffers.open_in(scripted.endpoint, READS) as client:
         _, said = await told(client, scripted, read("f"), edit(file, "unsaved", "new"))
         assert "has unsaved changes" in said
         del buffers.texts[file]
@@ -285,8 +256,7 @@ async def test_one_that_only_writes_is_given_what_the_disk_has(
 ) -> None:
     file.write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
     buffers = Buffers()
-    async with over_websocket(scripted.endpoint, WRITES) as client, buffers.of(client):
-        await client.new()
+    async with buffers.open_in(scripted.endpoint, WRITES) as client:
         _, said = await told(client, scripted, read("f"), edit(file, "two", "2\n3"))
         assert said.startswith("edited f")
         assert buffers.texts[file] == "\ufeffone\r\n2\r\n3\r\n"

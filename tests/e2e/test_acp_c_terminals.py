@@ -12,7 +12,7 @@ import pytest
 
 from session_worker.demo_model import Reply, tool_use
 from sidecar.protocol import bounds
-from tests.support.acp_client import AcpClient, over_http, over_websocket
+from tests.support.acp_client import AcpClient, over_http, over_websocket, told
 from tests.support.acp_terminal import TERMINAL, Terminals
 from tests.support.daemon import Daemon
 from tests.support.processes import eventually
@@ -47,15 +47,6 @@ def reload(daemon: Daemon) -> None:
     assert daemon.process is not None
     daemon.process.send_signal(signal.SIGHUP)
     eventually(lambda: "settings" in log.read_text()[before:], "the settings are read again")
-
-
-async def told(client: AcpClient, scripted: Scripted, *calls: Json) -> list[str]:
-    """What the model is told of `calls`, each made in a turn of its own of one run."""
-    scripted.answers.extend([*(Reply([call]) for call in calls), FINE])
-    assert await client.prompt() == "end_turn"
-    sent = scripted.sent[-2 * len(calls) :]
-    blocks = [block for message in sent for block in message["content"]]
-    return [block["content"] for block in blocks if block["type"] == "tool_result"]
 
 
 async def test_a_command_runs_in_the_terminal_of_the_client_that_asked(

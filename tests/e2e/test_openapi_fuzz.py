@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from session_worker.demo_model import Reply
+from sidecar.protocol.bounds import MIB
 from tests.support.daemon import Daemon
 from tests.support.endpoint import Endpoint
 from tests.support.processes import eventually
@@ -20,7 +21,6 @@ from tests.support.scripted import FINE, bash, scripted_session
 
 Json = dict[str, Any]
 SSE = "text/event-stream"
-MIB = 1024 * 1024
 FUZZ_S = 900
 """The long run needs 60 s on an idle machine, the short one 10 s."""
 CHECKS = (

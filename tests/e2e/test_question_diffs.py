@@ -5,18 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from session_worker.demo_model import Reply, tool_use
+from session_worker.demo_model import Reply
 from sidecar.protocol import bounds
 from tests.support.acp_client import over_websocket
-from tests.support.questions import Ask, answered, configure, read, write
+from tests.support.questions import Ask, answered, configure, edit, read, write
 from tests.support.scripted import FINE, Scripted
 
 Json = dict[str, Any]
-
-
-def edit(path: str, old: str, new: str) -> Json:
-    edits = [{"old_string": old, "new_string": new}]
-    return tool_use("edit_file", {"path": path, "edits": edits})
 
 
 def shown(scripted: Scripted, *calls: Json) -> Json | None:

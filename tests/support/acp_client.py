@@ -15,8 +15,10 @@ from typing import Any
 
 import aiohttp
 
+from session_worker.demo_model import Reply
 from tests.support.acp_schema import check
 from tests.support.endpoint import Endpoint
+from tests.support.scripted import FINE, Scripted
 
 Json = dict[str, Any]
 WAIT_S = 30.0
@@ -99,20 +101,20 @@ class AcpClient:
         """The first message of that kind, come already or still to come."""
         async with asyncio.timeout(WAIT_S):
             for index in itertools.count():
-                while index >= len(self.seen):
-                    self._came.clear()
-                    await self._came.wait()
-                if is_it(self.seen[index]):
-                    return self.seen[index]
+                if is_it(message := await self._message(index)):
+                    return message
         raise AssertionError(what)
 
     async def each(self) -> AsyncGenerator[Json]:
         """All messages, come already or still to come."""
         for index in itertools.count():
-            while index >= len(self.seen):
-                self._came.clear()
-                await self._came.wait()
-            yield self.seen[index]
+            yield await self._message(index)
+
+    async def _message(self, index: int) -> Json:
+        while index >= len(self.seen):
+            self._came.clear()
+            await self._came.wait()
+        return self.seen[index]
 
     async def answer_to(self, request_id: int) -> Json:
         is_it: Callable[[Json], bool] = lambda m: "method" not in m and m["id"] == request_id  # noqa: E731
@@ -140,6 +142,15 @@ class AcpClient:
         check(message, self._methods.get(message.get("id"), ""))
         self.seen.append(message)
         self._came.set()
+
+
+async def told(client: AcpClient, scripted: Scripted, *calls: Json) -> list[str]:
+    """What the model is told of `calls`, each made in a turn of its own of one run."""
+    scripted.answers.extend([*(Reply([call]) for call in calls), FINE])
+    assert await client.prompt() == "end_turn"
+    sent = scripted.sent[-2 * len(calls) :]
+    blocks = [block for message in sent for block in message["content"]]
+    return [block["content"] for block in blocks if block["type"] == "tool_result"]
 
 
 def _update(message: Json) -> Json:

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.acp_client import AcpClient
+from tests.support.acp_client import AcpClient, WebSocketClient, over_websocket
+from tests.support.endpoint import Endpoint
 
 Json = dict[str, Any]
 Answer = Callable[[Json], Json | None]
@@ -53,6 +54,15 @@ class Buffers:
             serving = group.create_task(self._serve(client))
             yield
             serving.cancel()
+
+    @asynccontextmanager
+    async def open_in(
+        self, endpoint: Endpoint, offers: Json = FILES
+    ) -> AsyncGenerator[WebSocketClient]:
+        """A client in the session that answers from them."""
+        async with over_websocket(endpoint, offers) as client, self.of(client):
+            await client.new()
+            yield client
 
     async def _serve(self, client: AcpClient) -> None:
         async for message in client.each():

@@ -44,6 +44,7 @@ TOOLS["echo"]["inputSchema"] = {
 MODERN = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if MODE == "modern" else {}
 CANCELLED: list[Any] = []
 SUBSCRIPTIONS: list[Any] = []
+LISTENED = threading.Event()
 LOCK = threading.Lock()
 
 
@@ -87,6 +88,8 @@ def call(request: Any, name: str, arguments: dict[str, Any], meta: dict[str, Any
                 send(method="notifications/progress", params=params)
             result = text("done")
         case "rename":
+            if MODE == "modern":
+                LISTENED.wait()
             TOOLS["renamed"] = TOOLS.pop("never") | {"name": "renamed"}
             meta = {"io.modelcontextprotocol/subscriptionId": SUBSCRIPTIONS and SUBSCRIPTIONS[0]}
             send(method="notifications/tools/list_changed", params={"_meta": meta})
@@ -104,10 +107,11 @@ def answer(message: dict[str, Any]) -> None:
             who = {"serverInfo": {"name": "stub", "version": "1"}, "capabilities": capabilities}
             send(id=request, result={"protocolVersion": "2025-06-18", **who})
         case "subscriptions/listen" if MODE == "modern":
-            SUBSCRIPTIONS.append(request)
             meta = {"io.modelcontextprotocol/subscriptionId": request}
             acknowledged = {"notifications": {"toolsListChanged": True}, "_meta": meta}
             send(method="notifications/subscriptions/acknowledged", params=acknowledged)
+            SUBSCRIPTIONS.append(request)
+            LISTENED.set()
         case "tools/list" if MODE != "listless":
             page = int(params.get("cursor") or 0)  # two tools a page
             names = sorted(TOOLS)[2 * page : 2 * page + 2]

@@ -38,6 +38,11 @@ def write(path: Path | str, content: str = "x\n") -> Json:
     return tool_use("write_file", {"path": str(path), "content": content})
 
 
+def edit(path: Path | str, old: str, new: str) -> Json:
+    edits = [{"old_string": old, "new_string": new}]
+    return tool_use("edit_file", {"path": str(path), "edits": edits})
+
+
 def pending(endpoint: Endpoint) -> list[Json]:
     status, body = endpoint.get(f"/sessions/{endpoint.session_id}/permissions")
     assert status == 200, body

@@ -188,6 +188,13 @@ def test_what_is_no_list_of_mcp_servers_is_refused(servers: Any) -> None:
     assert refused.value.error["code"] == -32602
 
 
+def test_of_two_servers_that_would_have_one_name_none_is_lost_silently() -> None:
+    servers = [{"name": name, "command": "x"} for name in ("My own", "My_own")]
+    with pytest.raises(Refused) as refused:
+        servers_of({"mcpServers": servers})
+    assert "My_own" in refused.value.error["message"]
+
+
 @pytest.mark.parametrize("params", [{}, {"mcpServers": []}, {"mcpServers": None}])
 def test_no_mcp_servers_are_fine(params: Json) -> None:
     assert servers_of(params) == {}

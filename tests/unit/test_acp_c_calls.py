@@ -9,10 +9,11 @@ from typing import Any, cast
 import pytest
 
 from session_worker.editor import READ, WRITE, Done, Editor, EditorFailed
-from session_worker.http.acp_c.calls import SHOWN_CHARS, Calls
+from session_worker.http.acp_c.calls import Calls
 from session_worker.http.acp_c.capabilities import offered
 from session_worker.http.acp_c.feed import Feed
 from session_worker.http.acp_c.jsonrpc import Answer
+from sidecar.protocol.bounds import CLIENT_ERROR_CHARS
 
 Json = dict[str, Any]
 LONG_S = 30.0
@@ -93,7 +94,7 @@ async def test_the_answer_of_that_id_is_the_result_and_no_other(
         ({"code": 1, "message": "locked\nby \x1b[1mme"}, "locked by me"),
         ({"code": 1}, "without a reason"),
         ("text", "without a reason"),
-        ({"message": "long " * SHOWN_CHARS}, "long " * (SHOWN_CHARS // 5 - 1)),
+        ({"message": "long " * CLIENT_ERROR_CHARS}, "long " * (CLIENT_ERROR_CHARS // 5 - 1)),
     ],
 )
 async def test_an_error_is_certain_and_told_in_its_words_on_one_line(
@@ -102,7 +103,7 @@ async def test_an_error_is_certain_and_told_in_its_words_on_one_line(
     error = await failure(calls, feed, lambda: calls.settle(Answer("our-1", None, said)))
     assert error.is_certain
     assert str(error).startswith(f"refused {WRITE}: {shown}")
-    assert len(str(error)) < SHOWN_CHARS + 50
+    assert len(str(error)) < CLIENT_ERROR_CHARS + 50
 
 
 async def test_what_was_never_sent_was_not_done(calls: Calls, feed: Feed, outbox: Outbox) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from session_worker.commands import COMMANDS_SHOWN, DESCRIPTION_CHARS, offered, typed
+from session_worker.commands import offered, typed
 from session_worker.project.frontmatter import split
 from session_worker.project.skills import Skill
+from sidecar.protocol.bounds import COMMAND_CHARS, COMMANDS_SHOWN
 
 
 def skill(name: str, description: str = "does it", hint: str = "", command: bool = True) -> Skill:
@@ -45,7 +46,7 @@ def test_skills_for_people_are_offered_behind_compact_on_one_line_each() -> None
     first, shout, *rest = offered(skills)["availableCommands"]
     assert first["name"] == "compact" and "summary" in first["description"]
     assert shout["name"] == "shout" and shout["input"] == {"hint": "[loud]"}
-    assert len(shout["description"]) == DESCRIPTION_CHARS and "\n" not in shout["description"]
+    assert len(shout["description"]) == COMMAND_CHARS and "\n" not in shout["description"]
     assert {"silent", "compact"}.isdisjoint(listed["name"] for listed in rest)
     assert len(rest) == COMMANDS_SHOWN - 1
 

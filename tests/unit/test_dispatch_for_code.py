@@ -12,13 +12,20 @@ import pytest
 from session_worker.tools import dispatch
 from session_worker.tools.dispatch import ToolCall, ToolUse
 from session_worker.tools.spec import Shell, ToolContext, ToolResult
-from sidecar.protocol.bounds import CODE_ASK_S, CODE_CALL_GRACE_S, CODE_CALL_S, PARALLEL_TOOLS
+from sidecar.protocol.bounds import (
+    BASH_KILL_S,
+    BASH_TERM_GRACE_S,
+    CODE_ASK_S,
+    CODE_CALL_GRACE_S,
+    CODE_CALL_S,
+    PARALLEL_TOOLS,
+)
 from tests.support.turn import Params, Turn, echo, tool, use
 
 CALLER = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
 TIMEOUT_S = 240
 """After which the code gives up, at the earliest (anthropic.md §3.2)."""
-KILL_S = 7
+KILL_S = BASH_TERM_GRACE_S + BASH_KILL_S
 """To end a command that does not want to end."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from session_worker.mcp_servers.approval import Approvals, pending_approval, project_servers
+from session_worker.mcp_servers.approval import Approvals, project_servers
 from session_worker.mcp_servers.configuration import Entry, expand, parse_server, parse_servers
 from session_worker.mcp_servers.connector import connector
 
@@ -36,6 +36,7 @@ def test_a_stdio_and_an_http_server_have_the_documented_defaults() -> None:
     [
         ({}, "mcpServers.gh: command is missing"),
         ({"type": "http"}, "mcpServers.gh: url is missing"),
+        ({"url": "ftp://x"}, "mcpServers.gh.url: not an http:// or https:// address"),
         ({"type": "sse", "url": "https://x"}, "mcpServers.gh.type: "),
         ({"command": "x", "url": "https://x", "type": "stdio"}, "url does not go with command"),
         ({"url": "https://x", "env": {}}, "env does not go with url"),
@@ -153,6 +154,10 @@ def project(root: Path, **servers: Any) -> list[Entry]:
     entries, notices = project_servers(root, trusted=True)
     assert not notices
     return list(entries.values())
+
+
+def pending_approval(entries: list[Entry], approvals: Approvals) -> list[Entry]:
+    return [entry for entry in entries if not approvals.is_approved(entry)]
 
 
 def test_a_new_or_changed_server_of_a_project_waits_for_approval(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from session_worker.mcp_servers import schemas
 from session_worker.mcp_servers.configuration import parse_server
-from session_worker.mcp_servers.lines import LINE_BYTES, Lines, TooLong
+from session_worker.mcp_servers.lines import Lines, TooLong
 from session_worker.mcp_servers.offered import offered_tools
 from session_worker.mcp_servers.results import to_result
-from session_worker.mcp_servers.tail import TAIL_BYTES, Tail
+from session_worker.mcp_servers.tail import Tail
+from sidecar.protocol import mcp_bounds
 
 PIXEL = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5E"
@@ -219,7 +220,11 @@ def test_a_line_that_is_too_long_is_told_by_its_id_and_the_next_ones_live(
     start: bytes, end: bytes, id: int | None
 ) -> None:
     lines = Lines()
-    found = [*lines.feed(start), *lines.feed(b"x" * LINE_BYTES), *lines.feed(end + b"\n{}\n[")]
+    found = [
+        *lines.feed(start),
+        *lines.feed(b"x" * mcp_bounds.MCP_LINE_BYTES),
+        *lines.feed(end + b"\n{}\n["),
+    ]
     assert found == [TooLong(id), b"{}"]
 
 
@@ -227,5 +232,5 @@ def test_only_the_end_of_stderr_is_kept() -> None:
     tail = Tail()
     for number in range(20_000):
         tail.add(b"%d\x1b[31m\n" % number)
-    assert len(tail) == TAIL_BYTES
+    assert len(tail) == mcp_bounds.MCP_STDERR_BYTES
     assert tail.last_lines().splitlines()[-1] == "19999"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from session_worker import updates
 from session_worker.http.acp_c.translate import session_update
-from sidecar.protocol import markdown, server_tools
+from sidecar.protocol import bounds, markdown, server_tools
 from tests.support.acp_schema import check
 
 Json = dict[str, Any]
@@ -59,7 +59,7 @@ def ran(stdout: str = "", stderr: str = "", code: int = 0, **more: Any) -> Json:
         (call("web_fetch", url="https://a.example"), "fetch", "https://a.example"),
         (call("advisor", question="?"), "other", "advisor"),
         (call("code_execution", code="a\x1b[31m\x07b\u0000"), "execute", "ab\u2400"),
-        (call("code_execution", code="x" * 999), "execute", "x" * updates.TITLE_CHARS),
+        (call("code_execution", code="x" * 999), "execute", "x" * bounds.TOOL_TITLE_CHARS),
     ],
 )
 def test_a_call_is_shown_with_its_kind_and_the_first_line_of_what_it_is_about(

@@ -16,9 +16,7 @@ from session_worker.http.acp_c import jsonrpc
 from session_worker.http.acp_c.feed import Feed
 from session_worker.http.acp_c.jsonrpc import Answer, Json
 from session_worker.project.tagged import one_line
-
-SHOWN_CHARS = 300
-"""Of a client's error in a notice or a result."""
+from sidecar.protocol.bounds import CLIENT_ERROR_CHARS
 
 _LEFT = Answer(None, None, {"message": "left"})
 
@@ -105,6 +103,6 @@ def _said(error: Any) -> str:
     """A client's error in its own words, on one line."""
     match error:
         case {"message": str(message)} if message.strip():
-            return one_line(message[: 2 * SHOWN_CHARS])[:SHOWN_CHARS]
+            return one_line(message[: 2 * CLIENT_ERROR_CHARS])[:CLIENT_ERROR_CHARS]
         case _:
             return "without a reason"

@@ -31,12 +31,6 @@ from sidecar.protocol.ring import CursorInFuture, Gap, RingReader
 REPLAY_STEP = 64
 """Transcript records read between two looks at the loop: some hold images of megabytes."""
 
-KEPT_MESSAGES = 32
-"""Answers and requests of one feed that are there for a client which comes back: what it may have
-missed while its connection broke."""
-LOOKED_BACK = 1000
-"""Events before a cursor from which it is known what a client shows: some ten milliseconds."""
-
 _KEPT = frozenset({None, ASK, jsonrpc.CANCEL})
 """Their methods, and the none of answers. Updates are in the ring; calls end with their stream."""
 
@@ -64,7 +58,7 @@ class Feed:
         self._cursor = core.log.last_seq
         self._reader: RingReader | None = None
         self._outbox: deque[tuple[int, Outgoing]] = deque()
-        self._kept: deque[tuple[int, Outgoing]] = deque(maxlen=KEPT_MESSAGES)
+        self._kept: deque[tuple[int, Outgoing]] = deque(maxlen=bounds.FEED_MESSAGES_KEPT)
         """What was sent and is not in the ring, each behind the number before it."""
         self._last_number = self._cursor
         self._replay = Replay(core.spec.cwd)
@@ -151,7 +145,7 @@ class Feed:
         self._outbox.extend((seq, item) for item in self._missed())
 
     def _shown_until(self, seq: int) -> Iterator[dict[str, Any]]:
-        with self._core.log.reader_after(max(0, seq - LOOKED_BACK)) as reader:
+        with self._core.log.reader_after(max(0, seq - bounds.FEED_LOOKED_BACK)) as reader:
             while batch := reader.read(bounds.RING_READ_BATCH):
                 for item in batch:
                     if isinstance(item, Gap):
