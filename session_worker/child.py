@@ -35,13 +35,7 @@ def _run(main: Callable[[], None], keep: set[int]) -> NoReturn:
     # os._exit only: atexit hooks and buffers belong to the parent's image
     code = CRASHED
     try:
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        _close_all_but(keep | {0, 1, 2})
-        os.umask(0o077)
-        gc.enable()
+        shed(keep)
         main()
         code = 0
     except SystemExit as leaving:
@@ -52,6 +46,17 @@ def _run(main: Callable[[], None], keep: set[int]) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def shed(keep: set[int]) -> None:
+    """Drop what was inherited, but for the descriptors 0-2 and `keep`; collect garbage again."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    _close_all_but(keep | {0, 1, 2})
+    os.umask(0o077)
+    gc.enable()
 
 
 def _close_all_but(keep: set[int]) -> None:

@@ -26,8 +26,8 @@ class Grants:
         return cls(endpoint, control, link, fds[3])
 
     @property
-    def fds(self) -> set[int]:
-        return {self.endpoint.fileno(), self.control.fileno(), self.link.fileno(), self.log}
+    def fds(self) -> list[int]:
+        return [self.endpoint.fileno(), self.control.fileno(), self.link.fileno(), self.log]
 
     def redirect_output(self) -> None:
         """Send our stdout and stderr to the session's log, and read from nothing."""

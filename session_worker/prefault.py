@@ -1,32 +1,40 @@
 """Memory that every worker writes to, copied in one go before a session needs it.
 
 A forked worker shares its pages with the zygote until it writes to one, and each first write is a
-fault of about 3 µs: some 1,500 of them before it answers, a quarter of a create. Which pages those
-are is learned once, from a child that starts a session; a worker has the kernel copy them while it
-waits for its own. Needs Linux 5.14; before that every page is copied when its turn comes.
+fault of about 3 µs: some 1,500 of them before a worker answers, a quarter of a create. Which pages
+those are is learned once, from a session that is started and ended; a worker has the kernel copy
+them while it waits for its own. Needs Linux 5.14; before that every page is copied when its turn
+comes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
 import socket
 import struct
+import time
 from array import array
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
-from session_worker.rehearsal import CHECK, directory, specification
-from session_worker.worker import run_worker
-from session_worker.worker_start import fork_worker, hand_over
+from session_worker import child
+from session_worker.grants import Grants
+from session_worker.rehearsal import CHECK, sockets, specification
 from sidecar.protocol import bounds
 from sidecar.protocol.framing import encode
+from sidecar.protocol.process_tree import children
 
 Span = tuple[int, int]
 """Address and length in bytes, both multiples of a page."""
+Pages: TypeAlias = "array[int]"
+"""Spans one after the other; an array, since a list would be written to for each of its items."""
+
+by_worker: Pages = array("Q")
+"""What of the zygote's memory a worker writes to until it has first answered."""
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _ENTRY = struct.Struct("=Q")
@@ -37,38 +45,68 @@ _POPULATE_WRITE = 23
 _libc = ctypes.CDLL(None)
 
 
-def populate(spans: array[int]) -> None:
-    """Have pages of our own there, with what they hold. Without effect where the kernel cannot."""
-    for at in range(0, len(spans), 2):
-        _libc.madvise(ctypes.c_void_p(spans[at]), ctypes.c_size_t(spans[at + 1]), _POPULATE_WRITE)
+def populate(pages: Pages) -> None:
+    """Have copies of our own of them. Without effect where the kernel cannot."""
+    for at in range(0, len(pages), 2):
+        _libc.madvise(ctypes.c_void_p(pages[at]), ctypes.c_size_t(pages[at + 1]), _POPULATE_WRITE)
 
 
-def written_by_a_start() -> array[int]:
-    """What of the memory we have now a worker writes to until it has answered once: addresses,
-    each followed by its length. Leaves no process, no descriptor and no file. Raises OSError."""
-    ours = list(_private_memory())
-    with directory() as place, socket.socket(socket.AF_UNIX) as client:
-        endpoint = str(place / "endpoint")
-        pid, link = fork_worker(run_worker, None)
+def learn(place: Path, shim: int, requests: socket.socket) -> None:
+    """Fill `by_worker` by giving the waiting shim with that pid a session in that directory.
+
+    A child does it: a page that we wrote to meanwhile would be the session's alone, and look as if
+    it had been written to there. The shim has to end with us. Leaves no process and no descriptor.
+    Raises OSError.
+    """
+    ours, theirs = socket.socketpair()
+    handle = os.pidfd_open(shim)
+    with ours, theirs:
+        keep = {requests.fileno(), theirs.fileno()}
+        child.fork(lambda: theirs.sendall(_written_by_worker(place, shim, requests)), keep)
+        theirs.close()
+        ours.settimeout(bounds.ZYGOTE_READY_S)
+        while content := ours.recv(64 * bounds.KIB, socket.MSG_WAITALL):
+            by_worker.frombytes(content)
+    with contextlib.suppress(ProcessLookupError):  # the child was killed before it could do so
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+    os.close(handle)
+
+
+def _written_by_worker(place: Path, shim: int, requests: socket.socket) -> Pages:
+    """Until it has answered once."""
+    memory = list(_private_memory())
+    daemon, link = socket.socketpair()
+    with daemon, link, socket.socket(socket.AF_UNIX) as client:
+        daemon.settimeout(bounds.ZYGOTE_READY_S)
+        client.settimeout(bounds.ZYGOTE_READY_S)
         try:
             with (
-                link,
-                Path(f"/proc/{pid}/pagemap").open("rb", buffering=0) as pagemap,  # not hidden yet
-                socket.socket(socket.AF_UNIX) as listener,
-            ):
-                listener.bind(endpoint)
-                listener.listen()
-                hand_over(link, [listener], log=2)
-                link.sendall(encode({**specification(place), "shim_pid": os.getpid()}))
-                client.settimeout(bounds.ZYGOTE_READY_S)
-                client.connect(endpoint)
+                sockets(place) as (endpoint, control),
+                Path(f"/proc/{_child_of(shim)}/pagemap").open("rb", buffering=0) as pagemap,
+            ):  # it has not hidden its memory yet
+                grants = Grants(endpoint, control, link, log=2)
+                socket.send_fds(requests, [b"f"], grants.fds)
+                link.close()
+                daemon.sendall(encode({"op": "start", "spec": specification(place)}))
+                client.connect(endpoint.getsockname())
                 client.sendall(CHECK)
                 while client.recv(4096):
                     pass
-                # an array: a worker that went through a list would write to each of its items
-                return array("Q", chain.from_iterable(_own_pages(pagemap, ours)))
+                return _own_pages(pagemap, memory)
         finally:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(shim, signal.SIGKILL)  # its worker goes with it
+            while daemon.recv(4096):
+                pass
+
+
+def _child_of(shim: int) -> int:
+    """The worker that a shim forks ahead, once it is there."""
+    until = time.monotonic() + bounds.ZYGOTE_READY_S
+    while not (found := children(shim)):
+        if time.monotonic() > until:
+            raise TimeoutError("a shim forked no worker")
+        time.sleep(bounds.KILL_TREE_PAUSE_S)
+    return found[0]
 
 
 def _private_memory() -> Iterator[Span]:
@@ -80,14 +118,15 @@ def _private_memory() -> Iterator[Span]:
             yield low, high - low
 
 
-def _own_pages(pagemap: BinaryIO, spans: list[Span]) -> Iterator[Span]:
+def _own_pages(pagemap: BinaryIO, spans: list[Span]) -> Pages:
     """Those of `spans` that the process with that pagemap does not share any more."""
+    found: Pages = array("Q")
     for address, length in spans:
         pagemap.seek(address // _PAGE * _ENTRY.size)
         entries = _ENTRY.iter_unpack(pagemap.read(length // _PAGE * _ENTRY.size))
-        own = [entry & _OWN == _OWN for (entry,) in entries]
-        for first, last in _runs(own):
-            yield address + first * _PAGE, (last - first) * _PAGE
+        for first, last in _runs([entry & _OWN == _OWN for (entry,) in entries]):
+            found.extend((address + first * _PAGE, (last - first) * _PAGE))
+    return found
 
 
 def _runs(flags: list[bool]) -> Iterator[tuple[int, int]]:

@@ -58,6 +58,7 @@ class Shim:
         self._grants = grants
         self._start_worker = start_worker
         self._selector = selectors.DefaultSelector()
+        self._signals = socket.socketpair()
         self._log = WorkerLog()
         self._links: list[LineSocket] = []
         self._spec: dict[str, Any] | None = None
@@ -86,7 +87,12 @@ class Shim:
     def run(self) -> None:
         prctl.become_subreaper()
         prctl.set_name(SHIM_NAME)
-        self._watch(self._signal_socket(), self._on_signals)
+        prctl.hide_memory()
+        self.serve()
+
+    def serve(self) -> None:
+        """`run` but for what the process is; leaves no descriptor open."""
+        self._hear_signals()
         self._grants.control.setblocking(False)
         self._watch(self._grants.control, self._accept)
         self._selector.register(self._log.reader, selectors.EVENT_READ, self._copy_log)
@@ -95,9 +101,10 @@ class Shim:
             self._wait(self._next_moment())
             process_tree.reap(self._on_reaped)
             if self._spec is None and birth_link.closed:
-                return  # the daemon died before it said what to run
+                break  # the daemon died before it said what to run
             self._act()
         self._linger()
+        self._close()
 
     def _next_moment(self) -> float | None:
         """When something is due without anybody asking for it (monotonic)."""
@@ -132,15 +139,15 @@ class Shim:
 
     # --- the select loop -------------------------------------------------------------------
 
-    def _signal_socket(self) -> socket.socket:
-        """A socket that carries the numbers of the signals we get, one byte each."""
-        reader, writer = socket.socketpair()
-        for end in (reader, writer):
+    def _hear_signals(self) -> None:
+        """Their numbers come through a pair of sockets, one byte each."""
+        for end in self._signals:
             end.setblocking(False)
-        signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)
+        heard, hears = self._signals
+        signal.set_wakeup_fd(hears.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, _heard)
-        return reader
+        self._watch(heard, self._on_signals)
 
     def _on_signals(self, wake: socket.socket) -> None:
         if signal.SIGTERM in wake.recv(4096):
@@ -204,7 +211,6 @@ class Shim:
         self._limits = Watch(Limits.from_wire(spec["limits"]), self._cgroup)
         self._files_due = time.monotonic() + bounds.FILES_CHECK_S
         self._word["incarnation"] = spec["incarnation"]
-        prctl.hide_memory()
         self._start_worker_now()
 
     def _start_worker_now(self) -> None:
@@ -350,6 +356,15 @@ class Shim:
         until = time.monotonic() + bounds.SHIM_REPLY_S
         while any(link.wants_write for link in self._links) and time.monotonic() < until:
             self._wait(until)
+
+    def _close(self) -> None:
+        signal.set_wakeup_fd(-1)
+        watched = [key.fileobj for key in self._selector.get_map().values()]
+        self._selector.close()
+        self._log.close()
+        for sock in (*watched, *self._signals, self._grants.endpoint):
+            if isinstance(sock, socket.socket):
+                sock.close()
 
 
 def _heard(_number: int, _frame: object) -> None:

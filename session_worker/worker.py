@@ -41,7 +41,7 @@ _APP = build_app()
 def run_worker(link: socket.socket) -> None:
     """Wait for a session, then serve it until SIGTERM."""
     listeners = take_over(link)
-    wire = _read_specification(link)
+    wire = read_specification(link)
     prctl.die_with_parent(wire["shim_pid"])
     prctl.hide_memory()
     prctl.set_name("sidecar-worker")
@@ -55,7 +55,8 @@ def set_up_log() -> None:
     logging.basicConfig(format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")
 
 
-def _read_specification(link: socket.socket) -> dict[str, Any]:
+def read_specification(link: socket.socket) -> dict[str, Any]:
+    """Blocks until the shim sends it. Raises SystemExit when the shim leaves instead."""
     splitter = LineSplitter(bounds.SHIM_LINE_BYTES)
     while chunk := link.recv(64 * bounds.KIB):
         if lines := splitter.feed(chunk):

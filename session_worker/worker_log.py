@@ -26,6 +26,10 @@ class WorkerLog:
             if path is not None and os.fstat(1).st_size > bounds.WORKER_LOG_BYTES:
                 _rotate(path)
 
+    def close(self) -> None:
+        os.close(self.reader)
+        os.close(self.writer)
+
 
 def _rotate(path: Path) -> None:
     path.replace(path.with_name(f"{path.name}.1"))

@@ -21,26 +21,14 @@ import os  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
 import sys  # noqa: E402
-from array import array  # noqa: E402
 
-from session_worker import child, oom, prefault, worker_start  # noqa: E402
+from session_worker import child, layout, oom, prefault, worker_start  # noqa: E402
 from session_worker.grants import Grants  # noqa: E402
-from session_worker.rehearsal import rehearse  # noqa: E402
+from session_worker.rehearsal import directory, rehearse  # noqa: E402
 from session_worker.standby import be_shim, stand_by  # noqa: E402
 from session_worker.worker import run_worker  # noqa: E402
 from sidecar.protocol import prctl  # noqa: E402
 from sidecar.protocol.framing import encode  # noqa: E402
-
-_gaps: list[bytes] = []
-"""Fills the gaps in our pages. Objects of a child then lie together on pages of its own, instead
-of each having a page of ours copied: 0.3 MB of every session."""
-_GAPS = 400
-"""Of each size; of most there were fewer (`sys._debugmallocstats`)."""
-_SMALL_BYTES = 480
-"""Objects of up to 512 bytes share pages with their like; 33 are the header of a `bytes`."""
-
-_written = array("Q")
-"""Of our memory, by a worker until it first answers."""
 
 _Waiting = tuple[int, socket.socket]
 """Pid of a shim without a session, and our end of its socket."""
@@ -55,10 +43,10 @@ def main() -> None:
         rehearse()
     except* Exception:
         logging.exception("no rehearsal, for instance on a full disk: workers start slower")
-    _gaps.extend(bytes(size) for size in range(1, _SMALL_BYTES, 16) for _ in range(_GAPS))
+    layout.fill_gaps()
     gc.freeze()  # saves ~50 MB and a ~100 ms pause in every worker (supervision.md §a)
     with contextlib.suppress(OSError):  # then each page is copied when its turn comes
-        _written.extend(prefault.written_by_a_start())
+        _learn_what_is_written()
     requests.sendall(encode(child.hello()))
     waiting = _fork_ahead()
     while True:
@@ -71,14 +59,22 @@ def main() -> None:
         waiting = _fork_ahead()
 
 
-def _fork_ahead() -> _Waiting | None:
+def _learn_what_is_written() -> None:
+    with directory() as place:
+        if first := _fork_ahead(outlives_us=False):
+            with first[1]:
+                prefault.learn(place, *first)
+
+
+def _fork_ahead(*, outlives_us: bool = True) -> _Waiting | None:
     """A shim with its worker that waits for a session; None where none can be made."""
     if child.count_threads() != 1:
         return None
     ours, theirs = socket.socketpair()
     with theirs:
         try:
-            return child.fork(lambda: _wait(theirs), keep={theirs.fileno()}), ours
+            parent = None if outlives_us else os.getpid()
+            return child.fork(lambda: _wait(theirs, parent), keep={theirs.fileno()}), ours
         except OSError:
             ours.close()
             return None
@@ -98,11 +94,13 @@ def _hand_on(waiting: _Waiting | None, fds: list[int]) -> dict[str, object]:
 
 
 def _work(link: socket.socket) -> None:
-    prefault.populate(_written)
+    prefault.populate(prefault.by_worker)
     run_worker(link)
 
 
-def _wait(requests: socket.socket) -> None:
+def _wait(requests: socket.socket, parent: int | None) -> None:
+    if parent is not None:
+        prctl.die_with_parent(parent)
     os.setsid()
     os.chdir("/")
     prctl.set_name("sidecar-spare")

@@ -10,6 +10,8 @@ from typing import Any
 
 from sidecar.protocol.errors import SidecarError
 
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
 
 class LineTooLong(SidecarError):
     """The peer sent more than `limit` bytes without a line end; the stream cannot go on."""
@@ -28,7 +30,7 @@ def encode(value: Any) -> bytes:
     ASCII only: a lone surrogate from a broken tool output stays a `\\ud800` escape instead of
     an encoding error.
     """
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    return _encode(value).encode() + b"\n"
 
 
 class LineSplitter:

@@ -47,9 +47,10 @@ def pages_of_its_own(work: Callable[[], None], address: int, count: int) -> list
         theirs.close()
         assert ours.recv(1) == b"x"
         with Path(f"/proc/{pid}/pagemap").open("rb", buffering=0) as pagemap:
-            found = list(prefault._own_pages(pagemap, [(address, count * PAGE)]))
+            found = prefault._own_pages(pagemap, [(address, count * PAGE)])
     assert os.waitpid(pid, 0)[1] == 0
-    return [((at - address) // PAGE, length // PAGE) for at, length in found]
+    spans = zip(found[::2], found[1::2], strict=True)
+    return [((at - address) // PAGE, length // PAGE) for at, length in spans]
 
 
 def test_the_pages_a_child_has_written_to_are_found_and_no_others() -> None:
