@@ -14,20 +14,24 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
 from sidecar.protocol import mcp_bounds
-from sidecar.protocol.files import read_json, write_json
+from sidecar.protocol.files import exclusive, read_json, write_json
 
 CALLBACK = "/callback"
 
 _PAGE = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
     b"Thank you. You can close this page and go back to your session.\n"
+)
+_DECLINED = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
+    b"Nobody was signed in. You can close this page.\n"
 )
 _NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n"
 
@@ -95,7 +99,8 @@ class TokenStore:
 
     def _keep(self, **members: Any) -> None:
         self._file.parent.mkdir(mode=0o700, exist_ok=True)
-        write_json(self._file, self._stored() | members)
+        with exclusive(self._file):
+            write_json(self._file, self._stored() | members)
 
 
 class _Browser:
@@ -106,8 +111,10 @@ class _Browser:
         self._on_address = on_address
         self._server: asyncio.Server | None = None
         self._brought: asyncio.Future[AuthorizationCodeResult] | None = None
+        self._state: str | None = None
 
     async def ask(self, address: str) -> None:
+        self._state = dict(parse_qsl(urlsplit(address).query)).get("state")
         self._brought = asyncio.get_running_loop().create_future()
         try:
             self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
@@ -130,17 +137,28 @@ class _Browser:
             async with asyncio.timeout(mcp_bounds.MCP_SIGN_IN_REQUEST_S):
                 target = urlsplit((await reader.readline()).split(b" ")[1].decode())
                 given = {name: values[0] for name, values in parse_qs(target.query).items()}
-                expected = target.path == CALLBACK and "code" in given
-                writer.write(_PAGE if expected else _NOT_FOUND)
-                if expected and self._brought and not self._brought.done():
-                    brought = {name: given.get(name) for name in ("code", "state", "iss")}
-                    # the library compares the state with the one it sent (and refuses without)
-                    self._brought.set_result(AuthorizationCodeResult.model_validate(brought))
+                writer.write(self._heard(given) if target.path == CALLBACK else _NOT_FOUND)
                 await writer.drain()
         except (TimeoutError, ConnectionError, IndexError, ValueError):
             pass
         finally:
             writer.close()
+
+    def _heard(self, given: dict[str, str]) -> bytes:
+        """The page to show for what was brought, a code or an error (RFC 6749 §4.1.2)."""
+        brought = self._brought if self._brought and not self._brought.done() else None
+        if "code" in given:
+            if brought:
+                result = {name: given.get(name) for name in ("code", "state", "iss")}
+                # the library compares the state with the one it sent (and refuses without)
+                brought.set_result(AuthorizationCodeResult.model_validate(result))
+            return _PAGE
+        if "error" not in given or given.get("state") != self._state:
+            return _NOT_FOUND  # any page could send a browser here to end our waiting
+        if brought:
+            why = (given.get("error_description") or given["error"])[: mcp_bounds.MCP_NAMED_CHARS]
+            brought.set_exception(OAuthFlowError(f"the sign-in was declined: {why}"))
+        return _DECLINED
 
 
 def _free_port() -> int:

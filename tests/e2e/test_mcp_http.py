@@ -123,9 +123,10 @@ async def remote() -> AsyncIterator[Remote]:
 
 
 async def come_back(address: str, **changed: str) -> int:
-    """What a browser does once its user has signed in at `address`."""
+    """What a browser does once its user has signed in at `address`, or has declined to."""
     asked = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
-    back = {"code": "the-code", "state": asked["state"], **changed}
+    told = {} if "error" in changed else {"code": "the-code"}
+    back = {**told, "state": asked["state"], **changed}
     async with aiohttp.ClientSession() as http, http.get(asked["redirect_uri"], params=back) as got:
         return got.status
 
@@ -192,7 +193,7 @@ async def test_signing_in_is_kept_for_the_next_session_and_refreshed(
         await sign_in(session, remote)
         await session.until_state("connected")
         assert json.loads(await session.text("a__echo", n=1)) == {"n": 1}
-    (kept,) = (tmp_path / "mcp-tokens").iterdir()
+    (kept,) = (tmp_path / "mcp-tokens").glob("*.json")
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert urlsplit(remote.redirects[0]).hostname == "127.0.0.1"
     async with running(tmp_path, a=server) as session:
@@ -216,3 +217,17 @@ async def test_an_answer_that_was_not_asked_for_signs_nobody_in(
         await session.until(lambda: session.status()["sign_in_at"] is None)
         assert session.status()["state"] == "unauthorized"
     assert remote.grants == []
+
+
+async def test_a_declined_sign_in_ends_at_once_and_says_so(tmp_path: Path, remote: Remote) -> None:
+    remote.guarded = True
+    declined = {"error": "access_denied", "error_description": "not this one"}
+    async with running(tmp_path, a={"url": f"{remote.url}/mcp"}) as session:
+        await session.until(lambda: session.status()["sign_in_at"])
+        address = session.status()["sign_in_at"]
+        assert await come_back(address, **declined, state="of any page") == 404
+        assert session.status()["sign_in_at"] == address
+        assert await come_back(address, **declined) == 200
+        await session.until(lambda: session.status()["sign_in_at"] is None)
+        assert session.status()["state"] == "unauthorized"
+        assert "not this one" in session.status()["reason"]
