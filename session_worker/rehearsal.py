@@ -77,15 +77,15 @@ def _play() -> None:
         gc.freeze()  # what is collected now leaves gaps, and a child would look through it all
         child.shed(keep={int(path.name) for path in Path("/dev/fd").iterdir()})
         gc.disable()
-        with directory() as place:
-            asyncio.run(_work(place))
-        with directory() as place:
-            _supervise(place)
+    with directory() as place, _as_before():
+        asyncio.run(_work(place))
+    with directory() as place, _as_before():
+        _supervise(place)
 
 
 @contextmanager
 def _as_before() -> Generator[None]:
-    """Undoes what a session does to its process."""
+    """Undoes what a session does to its process: a SIGTERM that waits shall find us as we were."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGCHLD, signal.SIGTERM)}
     output = [os.dup(fd) for fd in range(3)]
     try:
