@@ -55,9 +55,13 @@ class Conversation:
         """Not synced again: the prompt became durable when it was accepted."""
         self._add({"role": "user", "content": content}, run_id, sync=False)
 
-    def add_results(self, results: list[Block], run_id: str, cwd: str) -> None:
-        """Durable on return: what a tool did is never forgotten, nor the directory it left."""
-        self._add({"role": "user", "content": results}, run_id, sync=True, cwd=cwd)
+    def add_results(self, results: list[Block], cwd: str) -> None:
+        """Durable on return: what a tool did is never forgotten, nor the directory it left.
+
+        They are of the run that called, which may be over: as the first messages of the next one
+        they would pass for its prompt."""
+        message: Message = {"role": "user", "content": results}
+        self._add(message, self._last["run_id"], sync=True, cwd=cwd)
 
     def add_answer(self, turn: AgentTurn, run_id: str) -> None:
         message: Message = {"role": "assistant", "content": turn.content}

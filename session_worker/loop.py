@@ -222,4 +222,4 @@ def _close_calls(
             blocks.append(tool_result(call["id"], otherwise, is_error=True))
             agent.emit(run, updates.tool_call_ended(call["id"], ToolResult(otherwise, True)))
     if blocks:
-        agent.conversation.add_results(blocks, run.run_id, str(agent.tools.shell.cwd))
+        agent.conversation.add_results(blocks, str(agent.tools.shell.cwd))

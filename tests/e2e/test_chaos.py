@@ -131,7 +131,7 @@ def check_runs(records: list[Json], client: Client) -> None:
             reason = results[run_id]["stop_reason"]
             assert reason in ("final_answer", "cancelled")
             assert sent.cancelled or reason == "final_answer", results[run_id]
-            assert len(said) == 1 or (len(said) == 0 and reason == "cancelled"), sent
+            assert len(said) == 1 or (len(said) == 0 and reason == "cancelled"), (sent, said)
         if sent.seen:
             assert sent.seen["result"] == results[sent.run_id]
             shown = [part["content"] for m in sent.seen["output"] for part in m["parts"]]

@@ -130,6 +130,9 @@ def test_a_run_that_was_just_cancelled_does_not_run_again(
         assert finished(endpoint, run_id)["status"] == "cancelled"
         assert endpoint.prompt("and now?")["result"]["final_text"] == "next"
         assert len(model.requests) == 2
+        result, prompt = model.requests[1].body["messages"][-1]["content"]
+    assert result["content"] == "interrupted, outcome unknown"
+    assert prompt["text"] == "and now?"
 
 
 def test_the_directory_is_where_the_last_command_left_it_after_a_restart(

@@ -54,7 +54,7 @@ def test_neighbours_of_one_role_become_one_message_results_first(talk: Talk) -> 
     talk.now.add_prompt([text("go")], "r1")
     talk.now.add_answer(answer(CALL), "r1")
     assert talk.now.open_calls() == [CALL]
-    talk.now.add_results([tool_result("toolu_1", "cancelled by user", is_error=True)], "r1", "/")
+    talk.now.add_results([tool_result("toolu_1", "cancelled by user", is_error=True)], "/")
     assert talk.now.open_calls() == []
     talk.now.add_prompt([text("next")], "r2")
     sent = talk.now.messages
@@ -67,7 +67,7 @@ def test_neighbours_of_one_role_become_one_message_results_first(talk: Talk) -> 
 def test_what_had_to_be_changed_is_on_record_once_and_sent_so_ever_after(talk: Talk) -> None:
     talk.now.add_prompt([text("go")], "r1")
     talk.now.add_answer(answer(text(" \n"), CALL), "r1")
-    talk.now.add_results([tool_result("toolu_1", "ok", is_error=False)], "r1", "/")
+    talk.now.add_results([tool_result("toolu_1", "ok", is_error=False)], "/")
     assert talk.now.messages[1]["content"] == [CALL]
     assert len(talk.records("repair")) == 1
     sent = talk.now.messages
@@ -134,7 +134,7 @@ def test_a_container_is_over_when_its_newest_time_has_come_unless_code_waits_in_
     code = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {}}
     caller = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
     talk.now.add_answer(answer(code, {**CALL, "caller": caller}), "r1")
-    talk.now.add_results([tool_result("toolu_1", "ok", is_error=False)], "r1", "/")
+    talk.now.add_results([tool_result("toolu_1", "ok", is_error=False)], "/")
     assert talk.now.awaits_code()
     assert not talk.now.container_is_over(now)
     talk.now.drop_container("r1")
@@ -163,7 +163,7 @@ def test_what_results_keep_out_of_the_context_is_known_until_something_else_is_s
     of_code, direct = {**CALL, "caller": caller}, {**CALL, "id": "toolu_2"}
     talk.now.add_answer(answer(code, of_code, direct, container={"id": "c"}), "r1")
     results = [tool_result(f"toolu_{n}", "x" * 358, is_error=False) for n in (1, 2)]
-    talk.now.add_results(results, "r1", "/")
+    talk.now.add_results(results, "/")
     assert talk.now.kept_out() == talk.again().kept_out() == 100, "of what goes to code alone"
     talk.now = talk.again()
     assert talk.now.server_calls() == {"srvtoolu_1"}
@@ -196,3 +196,12 @@ def test_after_a_compaction_both_workers_send_the_same_and_the_record_keeps_all(
     assert talk.again().messages == sent
     assert len(talk.records("message")) == 12
     assert talk.again().holds("r0"), "a compacted run has not become another"
+
+
+def test_results_belong_to_the_run_that_called_also_when_the_next_one_gives_them(
+    talk: Talk,
+) -> None:
+    talk.now.add_prompt([text("go")], "r1")
+    talk.now.add_answer(answer(CALL), "r1")
+    talk.again().add_results([tool_result("toolu_1", "interrupted", is_error=True)], "/")
+    assert [record["run_id"] for record in talk.records("message")] == ["r1"] * 3
