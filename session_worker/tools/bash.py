@@ -28,7 +28,7 @@ from session_worker.tools.command import (
 )
 from session_worker.tools.jobs import Job, Life, TooManyJobs
 from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
-from session_worker.tools.truncate import clean, excerpt, json_safe, size_text
+from session_worker.tools.truncate import clean, excerpt, json_safe, size_text, title
 from sidecar.protocol.bounds import (
     BASH_HEAD_CHARS,
     BASH_TAIL_CHARS,
@@ -39,8 +39,6 @@ from sidecar.protocol.bounds import (
 
 PIDS_SHOWN = 10
 """Processes left running that one result names."""
-TITLE_CHARS = 200
-"""Of command and description, shown to a person."""
 
 DESCRIPTION = f"""\
 Run a bash script. Every call is a fresh bash: the working directory carries over to the next \
@@ -245,11 +243,8 @@ def _signal_name(number: int) -> str:
 def _title(params: BashParams) -> str:
     """The command comes first: a description is the model's word for it, and may be wrong."""
     first, more, _ = params.command.strip().partition("\n")
-    title = first + ("…" if more else "")
-    if params.description:
-        title += f" — {params.description}"
-    title = " ".join(clean(title).split())
-    return title if len(title) <= TITLE_CHARS else title[:TITLE_CHARS] + "…"
+    said = first + ("…" if more else "")
+    return title(f"{said} — {params.description}" if params.description else said)
 
 
 BASH = ToolSpec(

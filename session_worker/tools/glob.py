@@ -16,7 +16,7 @@ from session_worker.tools import glob_pattern, search
 from session_worker.tools.confine import Refused, locate, shown
 from session_worker.tools.search_job import WALK_ENTRIES, FindJob
 from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
-from session_worker.tools.truncate import json_safe
+from session_worker.tools.truncate import json_safe, title
 
 GLOB_PATHS = 200
 """Of one answer: whoever gets so many needs a better pattern, not a longer list."""
@@ -101,7 +101,7 @@ def _result(params: GlobParams, answer: dict[str, Any], base: Path, ctx: ToolCon
 
 def _title(params: GlobParams) -> str:
     where = "" if params.path == "." else f" in {params.path}"
-    return search.title(f"find {params.pattern}{where}")
+    return title(f"find {params.pattern}{where}")
 
 
 GLOB = ToolSpec(

@@ -28,7 +28,7 @@ from session_worker.tools.search_job import (
     GrepJob,
 )
 from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
-from session_worker.tools.truncate import json_safe, size_text
+from session_worker.tools.truncate import json_safe, size_text, title
 
 GREP_LIMIT = 100
 GREP_LIMIT_MAX = 1_000
@@ -206,7 +206,7 @@ def _notes(params: GrepParams, page: Page, code: int | None, late: bool) -> list
 def _title(params: GrepParams) -> str:
     where = "" if params.path == "." else f" in {params.path}"
     files = f" ({params.glob})" if params.glob else ""
-    return search.title(f"search for {params.pattern}{where}{files}")
+    return title(f"search for {params.pattern}{where}{files}")
 
 
 GREP = ToolSpec(

@@ -20,7 +20,7 @@ from session_worker.tools import search
 from session_worker.tools.confine import Refused, locate, open_file, shown
 from session_worker.tools.search_job import PRUNED
 from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
-from session_worker.tools.truncate import size_text
+from session_worker.tools.truncate import size_text, title
 
 LIST_ENTRIES = 500
 """Of one answer, those of the upper levels first."""
@@ -152,7 +152,7 @@ def _about(entry: os.DirEntry[str], directory: int, path: Path, ctx: ToolContext
 
 
 def _title(params: ListParams) -> str:
-    return search.title(f"list {params.path}")
+    return title(f"list {params.path}")
 
 
 LIST_DIR = ToolSpec(

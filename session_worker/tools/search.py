@@ -20,7 +20,6 @@ from session_worker.tools import process
 from session_worker.tools.confine import is_inside, open_file
 from session_worker.tools.search_job import FindJob, GrepJob
 from session_worker.tools.spec import ToolContext
-from session_worker.tools.truncate import clean
 
 SEARCH_S = 20.0
 """For one search: what takes longer needs a narrower path (tools-and-ux.md §2)."""
@@ -28,8 +27,6 @@ SEARCH_EXIT_S = 5.0
 """From the end of a child's output to its own."""
 SEARCH_TIMEOUT_S = 30.0
 """For a call as a whole: a search, and the end of a child that has to be killed."""
-TITLE_CHARS = 200
-"""Of a title shown to a person."""
 
 
 def start_directory(path: Path, ctx: ToolContext) -> ToolContext:
@@ -55,12 +52,6 @@ def python_child(job: FindJob | GrepJob) -> list[str]:
     kind = "find" if isinstance(job, FindJob) else "grep"
     fields = json.dumps(dataclasses.asdict(job))  # ASCII: names of any bytes pass through
     return [sys.executable, *options, "-m", "session_worker.tools.search_child", kind, fields]
-
-
-def title(text: str) -> str:
-    """For a person, on one line."""
-    text = " ".join(clean(text).split())
-    return text if len(text) <= TITLE_CHARS else text[:TITLE_CHARS] + "…"
 
 
 async def run(

@@ -9,14 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from session_worker.project.reading import Refused
 from session_worker.project.skills import Skill
-from session_worker.project.tagged import one_line
 from session_worker.tools.spec import ToolContext, ToolResult, ToolSpec
-from session_worker.tools.truncate import json_safe
+from session_worker.tools.truncate import json_safe, title
 
 ARGUMENTS = "$ARGUMENTS"
 """Where a skill wants its arguments; they are put at the end of one that does not say."""
-TITLE_CHARS = 200
-"""Of name and arguments, shown to a person."""
 
 
 class SkillParams(BaseModel):
@@ -53,7 +50,7 @@ def loaded(skill: Skill, args: str) -> str:
 
 
 def _title(params: SkillParams) -> str:
-    return one_line(f"{params.name} {params.args or ''}")[:TITLE_CHARS]
+    return title(f"{params.name} {params.args or ''}")
 
 
 SKILL = ToolSpec(

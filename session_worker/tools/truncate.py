@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from sidecar.protocol.bounds import KIB, MIB
+from sidecar.protocol.bounds import KIB, MIB, TOOL_TITLE_CHARS
 
 RAW_PER_CHAR = 16
 """Bytes of a file looked at per character shown: 4 for UTF-8, the rest for what is stripped."""
@@ -49,6 +49,12 @@ def clean(text: str) -> str:
     if "\r" in text:
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return json_safe(_CONTROLS.sub("", text))
+
+
+def title(text: str) -> str:
+    """Of a call, for a person: one line of bounded length."""
+    text = " ".join(clean(text).split())
+    return text if len(text) <= TOOL_TITLE_CHARS else text[:TOOL_TITLE_CHARS] + "…"
 
 
 def json_safe(text: str) -> str:

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
@@ -99,11 +99,12 @@ class AcpClient:
 
     async def until(self, is_it: Callable[[Json], Any], what: str) -> Json:
         """The first message of that kind, come already or still to come."""
-        async with asyncio.timeout(WAIT_S):
-            for index in itertools.count():
-                if is_it(message := await self._message(index)):
-                    return message
-        raise AssertionError(what)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_S):
+                for index in itertools.count():
+                    if is_it(message := await self._message(index)):
+                        return message
+        raise AssertionError(f"no {what} within {WAIT_S} s, but {self.seen}")
 
     async def each(self) -> AsyncGenerator[Json]:
         """All messages, come already or still to come."""
