@@ -37,6 +37,7 @@ by_worker: Pages = array("Q")
 """What of the zygote's memory a worker writes to until it has first answered."""
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_SPAN = struct.Struct("=2Q")
 _ENTRY = struct.Struct("=Q")
 _OWN = 1 << 63 | 1 << 56
 """Of a pagemap entry: present, and mapped by nobody else (Linux, admin-guide/mm/pagemap.rst)."""
@@ -60,16 +61,20 @@ def learn(place: Path, shim: int, requests: socket.socket) -> None:
     """
     ours, theirs = socket.socketpair()
     handle = os.pidfd_open(shim)
-    with ours, theirs:
-        keep = {requests.fileno(), theirs.fileno()}
-        child.fork(lambda: theirs.sendall(_written_by_worker(place, shim, requests)), keep)
-        theirs.close()
-        ours.settimeout(bounds.ZYGOTE_READY_S)
-        while content := ours.recv(64 * bounds.KIB, socket.MSG_WAITALL):
-            by_worker.frombytes(content)
-    with contextlib.suppress(ProcessLookupError):  # the child was killed before it could do so
-        signal.pidfd_send_signal(handle, signal.SIGKILL)
-    os.close(handle)
+    try:
+        with ours, theirs:
+            keep = {requests.fileno(), theirs.fileno()}
+            child.fork(lambda: theirs.sendall(_written_by_worker(place, shim, requests)), keep)
+            theirs.close()
+            ours.settimeout(bounds.ZYGOTE_READY_S)
+            content = bytearray()
+            while chunk := ours.recv(64 * bounds.KIB):
+                content += chunk
+            by_worker.frombytes(content[: len(content) // _SPAN.size * _SPAN.size])
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # the child was killed before it could do so
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        os.close(handle)
 
 
 def _written_by_worker(place: Path, shim: int, requests: socket.socket) -> Pages:
