@@ -10,7 +10,6 @@ from __future__ import annotations
 import http.client
 import json
 import random
-import re
 import threading
 from collections import Counter
 from collections.abc import Generator
@@ -51,10 +50,6 @@ PROMPTS = (
     "!slow 100tps {m}",
 )
 """What the clients ask for; `{m}` is unique, and each `echo` must happen once or not at all."""
-
-
-def effects(command: str) -> list[str]:
-    return re.findall(r"echo (\S+) >> effects", command)
 
 
 class Actor(threading.Thread):
