@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +14,6 @@ from sidecar.protocol import bounds
 from tests.support.acp_client import AcpClient, over_http, over_websocket, told
 from tests.support.acp_terminal import TERMINAL, Terminals
 from tests.support.daemon import Daemon
-from tests.support.processes import eventually
 from tests.support.questions import notices
 from tests.support.scripted import FINE, Scripted, bash, scripted_session
 
@@ -27,26 +25,15 @@ Session = Callable[[str], Scripted]
 @pytest.fixture
 def session(daemon: Daemon, work: Path) -> Iterator[Session]:
     """Makes sessions under these settings."""
-    path = daemon.home / "config.toml"
-    before = path.read_text()
+    before = (daemon.home / "config.toml").read_text()
     with ExitStack() as stack:
 
         def create(settings: str) -> Scripted:
-            path.write_text(before + settings)
-            reload(daemon)
+            daemon.configure(before + settings)
             return stack.enter_context(scripted_session(daemon, work))
 
         yield create
-        path.write_text(before)
-        reload(daemon)
-
-
-def reload(daemon: Daemon) -> None:
-    log = daemon.home / "daemon.log"
-    before = len(log.read_text())
-    assert daemon.process is not None
-    daemon.process.send_signal(signal.SIGHUP)
-    eventually(lambda: "settings" in log.read_text()[before:], "the settings are read again")
+        daemon.configure(before)
 
 
 async def test_a_command_runs_in_the_terminal_of_the_client_that_asked(

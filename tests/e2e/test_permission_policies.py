@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +34,6 @@ TOUCH = Reply([bash("touch made")])
 # --- nobody there -------------------------------------------------------------------------------
 
 
-def reconfigure(daemon: Daemon, settings: str, known: Callable[[], bool]) -> None:
-    (daemon.home / "config.toml").write_text(settings)
-    assert daemon.process
-    daemon.process.send_signal(signal.SIGHUP)
-    eventually(known, "the settings were read")
-
-
 def attended(session: Scripted, *answers: Answer) -> Json:
     """The result of a run whose question a client allows that follows the events."""
     with session.endpoint.stream(
@@ -61,11 +52,6 @@ def test_without_a_client_a_question_is_denied_or_fails_the_run(
     """One daemon, whose settings change; looking at runs or questions would be a client."""
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes/a").write_text("noted")
-    log = own_daemon.home / "daemon.log"
-
-    def reloaded(times: int) -> Callable[[], bool]:
-        return lambda: log.read_text().count("settings reloaded") == times
-
     settings = f"""
         [permissions]
         mode = "plan"
@@ -78,7 +64,7 @@ def test_without_a_client_a_question_is_denied_or_fails_the_run(
         matcher = "read_file"
         command = ["echo", '{{"context": "read it well"}}']
         """
-    reconfigure(own_daemon, settings, reloaded(1))
+    own_daemon.configure(settings)
     assert own_daemon.call("session.create", cwd=str(work))["mode"] == "plan"
     with scripted_session(own_daemon, work, mode="bypass") as session:
         session.completes(Reply([bash("sudo true")]))
@@ -94,9 +80,9 @@ def test_without_a_client_a_question_is_denied_or_fails_the_run(
         assert result["stop_reason"] == "final_answer"
         assert results(session)[0].startswith("This call needs a permission, and nobody was there")
         assert session.events("permission_resolved")[-1]["outcome"] == "unattended"
-    reconfigure(own_daemon, "[permissions", lambda: "stay as they were" in log.read_text())
+    assert own_daemon.configure("[permissions").startswith("stay as they were")
     fail = settings.replace("[permissions]", "[permissions]\nheadless = 'fail'")
-    reconfigure(own_daemon, fail, reloaded(2))
+    own_daemon.configure(fail)
     with asking(own_daemon, work) as ask:
         session = ask()
         session.start(TOUCH)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import signal
 import sys
 import time
 from contextlib import ExitStack
@@ -30,16 +29,6 @@ STUB = str(Path(__file__).parents[1] / "support" / "mcp_stub.py")
 DATABASE = {"db": {"command": sys.executable, "args": ["-I", STUB]}}
 WAITS = "touch up; until [ -e go ]; do sleep 0.02; done; rm go up; echo done"
 OK = '{"decision": null, "context": "a hook says so"}'
-
-
-def reconfigure(daemon: Daemon, profile: str, mark: int) -> None:
-    settings = f'ptc_profile = "{profile}"\nmax_sessions = {mark}\n'
-    (daemon.home / "config.toml").write_text(settings)
-    assert daemon.process
-    daemon.process.send_signal(signal.SIGHUP)
-    eventually(
-        lambda: daemon.call("sidecar.status")["limits"]["max_sessions"] == mark, "it was read"
-    )
 
 
 def last(body: Json) -> list[Json]:
@@ -103,8 +92,8 @@ def test_the_documented_flow_in_both_readings_which_a_session_keeps(
     """Also when the settings change, and when its worker is killed in the midst of a call."""
     with ExitStack() as stack:
         sessions: dict[str, Scripted] = {}
-        for mark, name in enumerate(PROFILES, 5):
-            reconfigure(own_daemon, name, mark)
+        for name in PROFILES:
+            own_daemon.configure(f'ptc_profile = "{name}"\n')
             sessions[name] = stack.enter_context(
                 scripted_session(
                     own_daemon, work, programmatic_tools=True, mcp_servers=DATABASE, name=name

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -51,10 +50,8 @@ class Place:
         wanted = {"level": level, "require": require, "network": False}
         lines = [f'level = "{level}"', f"require = {str(require).lower()}"]
         text = "\n".join(['[permissions]\nmode = "bypass"\n[sandbox]', *lines])
-        (self.daemon.home / "config.toml").write_text(text)
-        assert self.daemon.process is not None
-        self.daemon.process.send_signal(signal.SIGHUP)
-        eventually(lambda: self.daemon.call("sidecar.status")["sandbox"] == wanted, "reloaded")
+        self.daemon.configure(text)
+        assert self.daemon.call("sidecar.status")["sandbox"] == wanted
 
 
 @pytest.fixture(scope="module")

@@ -152,12 +152,7 @@ def test_pages_are_listed_in_the_settings_of_the_sessions_that_follow(
     own_daemon: Daemon, work: Path
 ) -> None:
     info = own_daemon.create(work, tcp=True)
-    settings = own_daemon.home / "config.toml"
-    settings.write_text('[tcp]\norigins = ["http://localhost:3000"]\n')
-    assert own_daemon.process is not None
-    own_daemon.process.send_signal(signal.SIGHUP)
-    log = own_daemon.home / "daemon.log"
-    eventually(lambda: "settings reloaded" in log.read_text(), "they are read")
+    own_daemon.configure('[tcp]\norigins = ["http://localhost:3000"]\n')
     page = {"Origin": "http://localhost:3000"}
     assert is_refusal(RawHttp.over_tcp(info).ask(**page), 403)  # as it was when it started
     listed = RawHttp.over_tcp(own_daemon.create(work, tcp=True))

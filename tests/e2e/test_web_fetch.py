@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +12,6 @@ import pytest
 
 from session_worker.demo_model import Reply, tool_use
 from tests.support.daemon import Daemon
-from tests.support.processes import eventually
 from tests.support.questions import answered, asking, results
 from tests.support.scripted import FINE, scripted_session
 
@@ -48,20 +46,12 @@ def fetch(url: str) -> Reply:
     return Reply([tool_use("web_fetch", {"url": url})])
 
 
-def configure(daemon: Daemon, settings: str, times: int) -> None:
-    log = daemon.home / "daemon.log"
-    (daemon.home / "config.toml").write_text(settings)
-    assert daemon.process
-    daemon.process.send_signal(signal.SIGHUP)
-    eventually(lambda: log.read_text().count("settings reloaded") == times, "they were read")
-
-
 def test_a_host_is_asked_about_once_and_its_pages_are_read(
     own_daemon: Daemon, work: Path, site: str
 ) -> None:
     """One daemon, whose settings change."""
     settings = f"[web_fetch]\nallow_private = ['{site}']\n"
-    configure(own_daemon, settings, 1)
+    own_daemon.configure(settings)
     with asking(own_daemon, work) as ask:
         session = ask(mode="plan")  # it changes nothing
         question, _ = answered(session, "allow_session", fetch(f"http://{site}/"), FINE)
@@ -77,7 +67,7 @@ def test_a_host_is_asked_about_once_and_its_pages_are_read(
         assert "a user or a password" in results(session)[0]
 
     deny = "[permissions]\ndeny = ['web_fetch(domain:*.0.0.1)']\n[sandbox]\nlevel = 'guard'\n"
-    configure(own_daemon, settings + deny, 2)
+    own_daemon.configure(settings + deny)
     with scripted_session(own_daemon, work, mode="bypass") as session:
         session.completes(fetch(f"http://{site}/"))
         assert "web_fetch(domain:*.0.0.1)" in results(session)[0]

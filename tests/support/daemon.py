@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +66,16 @@ class Daemon:
             return self.call("sidecar.ping") == {}
         except (FileNotFoundError, ConnectionRefusedError):
             return False
+
+    def configure(self, settings: str) -> str:
+        """Have it read new settings; what it says to them."""
+        log = self.home / "daemon.log"
+        before = len(log.read_text())
+        (self.home / "config.toml").write_text(settings)
+        assert self.process is not None
+        self.process.send_signal(signal.SIGHUP)
+        read = re.compile(r"settings (reloaded|stay .*)")
+        return eventually(lambda: read.search(log.read_text(), before), "they are read")[1]
 
     def terminate(self) -> None:
         """SIGTERM; sessions go on."""
