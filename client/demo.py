@@ -23,6 +23,7 @@ import psutil
 
 from client.process import runs, until_gone
 from sidecar.protocol import bounds
+from sidecar.protocol.process_tree import SESSION_COOKIE
 
 NAME = "demo"
 PROMPT = 'Create a file called hello.py that prints "Hello, World!" and run it'
@@ -133,7 +134,7 @@ def _of_session(session_id: str) -> Generator[psutil.Process]:
     """Processes that tools started, wherever they went."""
     for process in psutil.process_iter():
         try:
-            if process.environ().get("SIDECAR_SESSION") == session_id:
+            if process.environ().get(SESSION_COOKIE) == session_id:
                 yield process
         except psutil.Error:
             continue

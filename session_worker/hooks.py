@@ -26,6 +26,7 @@ from session_worker.tools.command import NON_INTERACTIVE
 from session_worker.tools.truncate import clean, shorten, size_text
 from sidecar.protocol.bounds import KIB, MIB
 from sidecar.protocol.hooks import Hook, locate
+from sidecar.protocol.process_tree import SESSION_COOKIE
 
 HOOK_OUTPUT_BYTES = MIB
 """Of each output; who writes more is ended. An `updated_input` may hold a whole file."""
@@ -82,7 +83,7 @@ class Hooks:
         self._cwd = cwd
         self._path = env.get("PATH", os.defpath)
         kept = {k: v for k, v in env.items() if not k.startswith(("ANTHROPIC_", "SIDECAR_"))}
-        self._env = kept | NON_INTERACTIVE | {"SIDECAR_SESSION": session_id}
+        self._env = kept | NON_INTERACTIVE | {SESSION_COOKIE: session_id}
         self._common = {"session_id": session_id, "cwd": str(cwd)}
         self._broken: set[Hook] = set()
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sidecar.protocol.process_tree import SESSION_COOKIE
+
 _ALLOWED = frozenset(
     {
         "HOME",
@@ -57,4 +59,4 @@ def split(
     source = asked or environ
     provider = {k: v for k, v in source.items() if is_provider(k)}
     tools = {k: v for k, v in asked.items() if not is_provider(k)}
-    return provider, {**base(environ), **tools, "SIDECAR_SESSION": session_id}
+    return provider, {**base(environ), **tools, SESSION_COOKIE: session_id}

@@ -19,9 +19,8 @@ from itertools import chain
 import psutil
 
 from sidecar.protocol import bounds, cgroup, process_tree
+from sidecar.protocol.process_tree import SESSION_COOKIE
 from sidecar.record import Record
-
-_COOKIE = "SIDECAR_SESSION"
 
 
 async def end(records: Collection[Record], ours: Callable[[], set[int]]) -> bool:
@@ -61,12 +60,12 @@ def _session_of(pid: int) -> str | None:
     """Whose tool started `pid`; None for nobody's, a dead process's or a stranger's."""
     if sys.platform != "linux":
         try:
-            return psutil.Process(pid).environ().get(_COOKIE)
+            return psutil.Process(pid).environ().get(SESSION_COOKIE)
         except psutil.Error:
             return None
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - a Path doubles the scan
-            _, found, rest = (b"\0" + file.read()).partition(f"\0{_COOKIE}=".encode())
+            _, found, rest = (b"\0" + file.read()).partition(f"\0{SESSION_COOKIE}=".encode())
     except OSError:
         return None
     return rest.partition(b"\0")[0].decode(errors="replace") if found else None

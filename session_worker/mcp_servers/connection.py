@@ -33,11 +33,10 @@ from session_worker.tools.truncate import clean
 from sidecar.protocol import VERSION, mcp_bounds
 from sidecar.protocol.bounds import BASH_WATCH_S, ERROR_TEXT_CHARS
 from sidecar.protocol.mcp import Settings
+from sidecar.protocol.process_tree import SESSION_COOKIE
 
 ENVIRONMENT = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
 """What a stdio server gets of the session's, its own `env` aside."""
-MARK = "SIDECAR_SESSION"
-"""By this what is left of a session is found and ended, should its shim die."""
 
 
 class CallFailed(Exception):
@@ -58,7 +57,7 @@ async def stdio_client(
     on_change: Callable[[], None],
 ) -> AsyncGenerator[Client]:
     env = {name: environ[name] for name in ENVIRONMENT if name in environ} | settings.env
-    env |= {MARK: environ[MARK]} if MARK in environ else {}
+    env |= {SESSION_COOKIE: environ[SESSION_COOKIE]} if SESSION_COOKIE in environ else {}
     argv = [settings.command or "", *settings.args]
     transport = stdio_transport(argv, cwd / (settings.cwd or ""), env, stderr, on_end)
     async with _client(transport, on_change) as client:

@@ -32,6 +32,7 @@ from sidecar.protocol.bounds import (
     KIB,
     TOOL_OUTPUT_BYTES,
 )
+from sidecar.protocol.process_tree import SESSION_COOKIE
 
 CWD_FD_MIN = 240
 """Lowest number of the descriptor that brings the directory back: above those that scripts
@@ -116,7 +117,7 @@ def as_argument(script: str, ctx: ToolContext) -> Generator[str]:
 def command_environment(env: Mapping[str, str]) -> dict[str, str]:
     """The caller has taken secrets out; nothing of ours passes here a second time."""
     private = ("ANTHROPIC_", "SIDECAR_")
-    kept = {k: v for k, v in env.items() if k == "SIDECAR_SESSION" or not k.startswith(private)}
+    kept = {k: v for k, v in env.items() if k == SESSION_COOKIE or not k.startswith(private)}
     kept = {k: v for k, v in kept.items() if k not in STEERING}
     return kept | NON_INTERACTIVE
 

@@ -20,6 +20,7 @@ from session_worker.tools import process
 from session_worker.tools.confine import is_inside, open_file
 from session_worker.tools.search_job import FindJob, GrepJob
 from session_worker.tools.spec import ToolContext
+from sidecar.protocol.process_tree import SESSION_COOKIE
 
 SEARCH_S = 20.0
 """For one search: what takes longer needs a narrower path (tools-and-ux.md §2)."""
@@ -98,5 +99,5 @@ def _environment(ctx: ToolContext) -> dict[str, str]:
     """Where our modules are, and the mark by which a session's processes are found."""
     env = {"PYTHONPATH": str(Path(__file__).parents[2])}
     with contextlib.suppress(KeyError):
-        env["SIDECAR_SESSION"] = ctx.env["SIDECAR_SESSION"]
+        env[SESSION_COOKIE] = ctx.env[SESSION_COOKIE]
     return env

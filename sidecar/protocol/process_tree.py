@@ -14,6 +14,10 @@ from pathlib import Path
 
 from sidecar.protocol import bounds
 
+SESSION_COOKIE = "SIDECAR_SESSION"
+"""In the environment of all that a session starts, with its id: by this what is left of it is found
+and ended, should its shim die."""
+
 Reaped = Callable[[int, int], None]
 """Called with (pid, exit code; negative for a signal) of every child collected."""
 
