@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import socket
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -63,11 +64,15 @@ def rehearse() -> None:
 
 
 def _clear_up() -> None:
-    """After those who were killed in a rehearsal."""
+    """After those who were killed in a rehearsal; a young one may be of another container, where
+    its pid is not ours."""
+    oldest = time.time() - bounds.ZYGOTE_READY_S
     for path in _TMP.glob(f"{_PREFIX}*-*"):
         pid = path.name.removeprefix(_PREFIX).partition("-")[0]
         with suppress(OSError):  # another one clears up, too
-            if path.lstat().st_uid == os.geteuid() and not Path("/proc", pid).exists():
+            left = path.lstat()
+            ours = left.st_uid == os.geteuid() and left.st_mtime < oldest
+            if ours and not Path("/proc", pid).exists():
                 shutil.rmtree(path)
 
 
