@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
-
 from sidecar.protocol import bounds
 from sidecar.protocol.errors import SidecarError
 
@@ -46,6 +44,8 @@ def need_bytes(starting: int) -> int:
 
 def available_bytes() -> int:
     """What the machine, and each control group we are in, still has."""
+    import psutil  # here and below, for it is 9 ms of a daemon's start
+
     return min([psutil.virtual_memory().available, *left_in_groups()])
 
 
@@ -91,6 +91,8 @@ def _left_in(group: Path, kind: _Hierarchy) -> list[int]:
 
 @cache
 def _machine_bytes() -> int:
+    import psutil
+
     return psutil.virtual_memory().total
 
 

@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import psutil
-
 from sidecar.protocol import bounds
-from sidecar.protocol.process_tree import start_ticks
+from sidecar.protocol.process_tree import is_zombie, start_ticks
 
 
 @dataclass(frozen=True)
@@ -37,9 +35,8 @@ def identify(pid: int) -> Identity:
 def is_alive(identity: Identity) -> bool:
     """Whether that very process runs; a zombie does not."""
     try:
-        same = identity == identify(identity.pid)
-        return same and psutil.Process(identity.pid).status() != psutil.STATUS_ZOMBIE
-    except (ProcessLookupError, psutil.NoSuchProcess):
+        return identity == identify(identity.pid) and not _is_zombie(identity.pid)
+    except ProcessLookupError:
         return False
 
 
@@ -88,13 +85,28 @@ async def wait_ended(identity: Identity) -> None:
 def _boot() -> str:
     if sys.platform == "linux":
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    import psutil  # here and below, for it is 9 ms of a daemon's start, and Linux needs none of it
+
     return str(int(psutil.boot_time()))
 
 
 def _started(pid: int) -> int:
-    if sys.platform != "linux":
-        try:
-            return int(psutil.Process(pid).create_time() * 1_000_000)
-        except psutil.NoSuchProcess:
-            raise ProcessLookupError(pid) from None
-    return start_ticks(pid)
+    if sys.platform == "linux":
+        return start_ticks(pid)
+    import psutil
+
+    try:
+        return int(psutil.Process(pid).create_time() * 1_000_000)
+    except psutil.NoSuchProcess:
+        raise ProcessLookupError(pid) from None
+
+
+def _is_zombie(pid: int) -> bool:
+    if sys.platform == "linux":
+        return is_zombie(pid)
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        raise ProcessLookupError(pid) from None

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import secrets
 import time
-import uuid
 from typing import Any
 
 from sidecar.protocol import bounds
@@ -57,7 +57,7 @@ def _leading_gap(items: list[Record | Gap]) -> tuple[Gap | None, list[Record]]:
 def subscribe(connection: Connection, session: Session, after: int) -> dict[str, Any]:
     """`session.subscribe`: answers first, then notifies until the connection or the task ends."""
     reader = _open(session, after)
-    subscription = uuid.uuid4().hex
+    subscription = secrets.token_hex(16)
     connection.subscriptions[subscription] = connection.run(
         _notify(connection, reader, subscription)
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +78,8 @@ def read_sandbox(raw: Mapping[str, Any]) -> Sandbox:
 def _system() -> tuple[Rules, tuple[Hook, ...]]:
     try:
         text = SYSTEM_FILE.read_text(encoding="utf-8")
+        import tomllib  # here, for there seldom is a file
+
         raw = tomllib.loads(text)
         if unknown := sorted(set(raw) - {"permissions", "hooks"}):
             raise ValueError(f"the system cannot set {unknown[0]!r}")

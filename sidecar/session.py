@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from sidecar.cpu_mark import CpuMark
 from sidecar.identity import Identity, identify, wait_ended
 from sidecar.protocol import bounds
 from sidecar.protocol.events import now_iso
@@ -14,7 +15,6 @@ from sidecar.protocol.files import read_json
 from sidecar.protocol.paths import SessionPlaces
 from sidecar.protocol.session_info import SessionInfo
 from sidecar.record import Record
-from sidecar.resources import CpuMark
 from sidecar.shim_link import ShimLink, Word
 from sidecar.states import LIVE, IllegalTransition, advance
 

@@ -9,18 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import time
-import uuid
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sidecar import admission, cgroups, faults, health, orphans, resources, subagents
+from sidecar import admission, cgroups, faults, health, orphans, subagents
 from sidecar.adopt import Verdict, judge
 from sidecar.config import Config
+from sidecar.cpu_mark import CpuMark
 from sidecar.directory import Directory
 from sidecar.forker import Forkers
 from sidecar.identity import Identity, is_alive, kill
@@ -31,7 +30,6 @@ from sidecar.protocol.paths import Places, ensure_private_dir
 from sidecar.protocol.session_info import SessionInfo
 from sidecar.record import Record, set_aside
 from sidecar.request import check_create, limits_report
-from sidecar.resources import CpuMark
 from sidecar.session import Session
 from sidecar.shim_link import ShimLink, Word
 from sidecar.starting import log_tail, spawn, specification
@@ -88,7 +86,7 @@ class Supervisor:
         ):
             case Verdict.FORGET:
                 places.unlink_sockets()
-                shutil.rmtree(directory)
+                places.remove()
                 return
             case Verdict.ENDED | Verdict.LOST:
                 await session.settle()
@@ -199,7 +197,9 @@ class Supervisor:
             raise refusal
 
     def _write_down(self, params: dict[str, Any], made_by: Identity | None) -> Session:
-        session_id = str(uuid.uuid4())
+        from uuid import uuid4  # here, for it asks what platform this is
+
+        session_id = str(uuid4())
         name = self.sessions.free_name(params.get("name"), Path(params["cwd"]).name)
         spec = {k: v for k, v in params.items() if k not in ("env", "name")}
         spec.setdefault("mode", self._config.permissions.mode)
@@ -284,7 +284,7 @@ class Supervisor:
         for each in family if purge else ():
             self.sessions.remove(each)
             with suppress(FileNotFoundError):  # somebody else purged it meanwhile
-                await asyncio.to_thread(shutil.rmtree, each.places.directory)
+                await asyncio.to_thread(each.places.remove)
         return session.info()
 
     async def _end(self, session: Session, grace_s: float) -> None:
@@ -328,6 +328,8 @@ class Supervisor:
 
     async def status(self, session: Session) -> dict[str, Any]:
         """SessionInfo with `resources`, `ring` and `usage`."""
+        from sidecar import resources  # here, for psutil is 9 ms of a daemon's start
+
         return {
             **session.info(),
             "limits": limits_report(session.record.spec["limits"], session.record.cgroup),
@@ -338,6 +340,8 @@ class Supervisor:
         }
 
     async def daemon_status(self) -> dict[str, Any]:
+        from sidecar import resources
+
         return {
             "version": VERSION,
             "pid": os.getpid(),

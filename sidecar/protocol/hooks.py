@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -134,7 +133,9 @@ def locate(command: Sequence[str], cwd: Path, path: str) -> str:
 
     `python3 missing.py` exits with 2, which would be the hook's word for "deny", every time.
     """
-    program = shutil.which(command[0], path=path)
+    from shutil import which  # here, for it imports three compressors
+
+    program = which(command[0], path=path)
     if program is None or not program.startswith("/"):
         raise FileNotFoundError(f"no program {command[0]!r}")
     script = _script(command)

@@ -77,6 +77,12 @@ class SessionPlaces:
         """Where the embedded demo model listens."""
         return self._socket("model")
 
+    def remove(self) -> None:
+        """With all that is in it. Raises OSError."""
+        from shutil import rmtree  # here, for it imports three compressors
+
+        rmtree(self.directory)
+
     @property
     def record(self) -> Path:
         return self.directory / "record.json"

@@ -24,12 +24,21 @@ Reaped = Callable[[int, int], None]
 
 def start_ticks(pid: int) -> int:
     """When `pid` began, in clock ticks since boot. Raises ProcessLookupError."""
+    return int(_stat(pid)[19])
+
+
+def is_zombie(pid: int) -> bool:
+    """Whether it has ended and only waits for its parent. Raises ProcessLookupError."""
+    return _stat(pid)[0] in "ZX"
+
+
+def _stat(pid: int) -> list[str]:
+    """From field 3 on; the name before it may hold spaces and parentheses."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         raise ProcessLookupError(pid) from None
-    # field 22; the name before it may hold spaces and parentheses
-    return int(stat.rpartition(")")[2].split()[19])
+    return stat.rpartition(")")[2].split()
 
 
 def children(pid: int) -> list[int]:
