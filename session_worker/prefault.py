@@ -110,7 +110,7 @@ def _child_of(shim: int) -> int:
     while not (found := children(shim)):
         if time.monotonic() > until:
             raise TimeoutError("a shim forked no worker")
-        time.sleep(bounds.KILL_TREE_PAUSE_S)
+        time.sleep(bounds.PROCESS_POLL_S)
     return found[0]
 
 

@@ -358,6 +358,7 @@ class Shim:
             self._wait(until)
 
     def _close(self) -> None:
+        """For a process that goes on, as the zygote's does after a rehearsal."""
         signal.set_wakeup_fd(-1)
         watched = [key.fileobj for key in self._selector.get_map().values()]
         self._selector.close()

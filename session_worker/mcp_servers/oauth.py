@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, parse_qsl, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
@@ -25,14 +25,9 @@ from sidecar.protocol.files import exclusive, read_json, write_json
 
 CALLBACK = "/callback"
 
-_PAGE = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
-    b"Thank you. You can close this page and go back to your session.\n"
-)
-_DECLINED = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
-    b"Nobody was signed in. You can close this page.\n"
-)
+_OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
+_PAGE = _OK + b"Thank you. You can close this page and go back to your session.\n"
+_DECLINED = _OK + b"Nobody was signed in. You can close this page.\n"
 _NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n"
 
 
@@ -114,7 +109,7 @@ class _Browser:
         self._state: str | None = None
 
     async def ask(self, address: str) -> None:
-        self._state = dict(parse_qsl(urlsplit(address).query)).get("state")
+        self._state = _query(address).get("state")
         self._brought = asyncio.get_running_loop().create_future()
         try:
             self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
@@ -135,9 +130,9 @@ class _Browser:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(mcp_bounds.MCP_SIGN_IN_REQUEST_S):
-                target = urlsplit((await reader.readline()).split(b" ")[1].decode())
-                given = {name: values[0] for name, values in parse_qs(target.query).items()}
-                writer.write(self._heard(given) if target.path == CALLBACK else _NOT_FOUND)
+                target = (await reader.readline()).split(b" ")[1].decode()
+                expected = urlsplit(target).path == CALLBACK
+                writer.write(self._heard(_query(target)) if expected else _NOT_FOUND)
                 await writer.drain()
         except (TimeoutError, ConnectionError, IndexError, ValueError):
             pass
@@ -159,6 +154,10 @@ class _Browser:
             why = (given.get("error_description") or given["error"])[: mcp_bounds.MCP_NAMED_CHARS]
             brought.set_exception(OAuthFlowError(f"the sign-in was declined: {why}"))
         return _DECLINED
+
+
+def _query(address: str) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
 
 
 def _free_port() -> int:

@@ -117,7 +117,7 @@ ENDPOINT_BACKLOG = 128
 SHIM_BACKLOG = 8
 """Daemons that may queue on a shim's control socket: one, or two during a take-over."""
 PROCESS_POLL_S = 0.05
-"""How often a process is looked at where the OS has no pidfd (macOS)."""
+"""How often a process is looked at where nothing tells: no pidfd (macOS), a fork of another's."""
 
 # --- ring ----------------------------------------------------------------------------------
 RING_DEFAULT_BYTES = 4 * MIB
