@@ -113,6 +113,8 @@ def test_servers_of_every_ill_kind_cost_a_session_nothing_but_their_tools_and_ar
         assert "hi" in json.dumps(flooding) and "hi" in json.dumps(talking)
         assert "20MB, too long to show" in json.dumps(large)
         assert [each["content"] for each in many] == words
+        # the server's word that its list has changed is not a part of its answer to the call
+        eventually(lambda: "fine__renamed" in servers(scripted)["fine"]["tools"], "the new list")
         scripted.completes()
         offered = {tool["name"] for tool in scripted.bodies[-1]["tools"]}
         assert "fine__renamed" in offered and "fine__never" not in offered
